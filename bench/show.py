@@ -1,0 +1,401 @@
+"""Every promise of a release, run and judged: `make show-node`, and later other lists.
+
+A list is a sequence of lines: what is promised, the goal in words, and a function that finds out. It returns
+the figure as text and True, False, or None for "could not be found out". At the end there is one table:
+
+    pass           the goal is met
+    falls short    it is not
+    void           the run gave no answer: skipped, broken, or a program is missing
+
+Void counts as falling short: a promise nobody checked is not kept. The exit code is 0 only if every line
+passes. Long output of the commands goes to build/bench/show/<key>.log, the table also to
+bench/results/show-<list>.json.
+
+To add a list, write its lines and enter it in LISTS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from bench import common, core, report
+
+RESULTS = common.ROOT / "bench" / "results"
+LOGS = common.BUILD / "show"
+CORE_RESULTS = LOGS / "core"
+PYTHON = sys.executable
+
+COMMAND_SECONDS_MAX = 1_800.0
+READY_SECONDS_MAX = 600.0  # `make run` may have to compile first
+STOP_SECONDS_MAX = 30.0
+MODEL_RUNS = 1_000
+TOOK_TOO_LONG = -1  # in place of an exit code
+READY = re.compile(r"\bready\b.*\n", re.IGNORECASE)  # a whole word: pip likes to say "already"
+TERMINAL_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+Answer = tuple[str, bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One promise. `key` is its name for --only and its log file."""
+
+    key: str
+    title: str
+    goal: str
+    find_out: Callable[[], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    key: str
+    title: str
+    figure: str
+    goal: str
+    verdict: str
+
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    code: int
+    output: str
+    seconds: float
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process we started and its group. Asked first, so that it can stop the servers it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS_MAX)
+
+
+def run(key: str, command: Sequence[str], **environment: str) -> Finished:
+    """Run to the end; all output to the log of this line."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{key}.log"
+    started = time.monotonic()
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command,
+            cwd=common.ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(COMMAND_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            code = TOOK_TOO_LONG
+        finally:
+            end_group(process)
+    return Finished(code, log.read_text(errors="replace"), time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What pytest's last lines say, summed if a target runs pytest more than once."""
+
+    passed: int
+    skipped: int
+    failed: int
+
+    def text(self) -> str:
+        parts = [f"{self.passed:,} passed"]
+        parts += [f"{self.skipped:,} skipped"] if self.skipped else []
+        parts += [f"{self.failed:,} failed"] if self.failed else []
+        return ", ".join(parts)
+
+
+def pytest_counts(output: str) -> Counts:
+    summaries = [
+        line
+        for line in output.splitlines()
+        if re.search(r"\d+ (passed|failed|skipped|error).* in [\d.]+s", line)
+    ]
+
+    def total(*words: str) -> int:
+        pattern = re.compile(rf"(\d+) (?:{'|'.join(words)})\b")
+        return sum(int(number) for line in summaries for number in pattern.findall(line))
+
+    return Counts(
+        total("passed"), total("skipped", "xfailed", "deselected"), total("failed", "errors?", "xpassed")
+    )
+
+
+def green(key: str, command: Sequence[str]) -> Answer:
+    """A command that must end with code 0."""
+    done = run(key, command)
+    figure = f"{pytest_counts(done.output).text()}, {done.seconds:.0f} s, exit code {done.code}"
+    return figure, done.code == 0
+
+
+def tests(key: str, *arguments: str, show: bool = False, **environment: str) -> Answer:
+    """Tests that must all run and pass: a skipped one has told us nothing."""
+    done = run(key, [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", *arguments], **environment)
+    if show:
+        print(done.output, flush=True)
+    counts = pytest_counts(done.output)
+    if counts.passed == 0 and counts.failed == 0:
+        return f"no test ran, exit code {done.code}", None
+    return counts.text(), done.code == 0 and counts.skipped == 0
+
+
+# ---------------------------------------------------------------- a node started by hand
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on; the oldest first."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def read_until_ready(terminal: int) -> str:
+    """What the screen shows up to the line that contains "ready"; less if that never comes."""
+    screen = ""
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        readable, _, _ = select.select([terminal], [], [], 0.2)
+        if not readable:
+            continue
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the other side of a terminal closed
+            break
+        screen += TERMINAL_COLORS.sub("", piece.decode(errors="replace"))
+        if not piece or READY.search(screen):
+            break
+    return screen
+
+
+def drain_until_end(terminal: int, process: subprocess.Popen[bytes]) -> None:
+    """A process that still writes would wait for ever for a terminal that nobody reads."""
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < deadline:
+        readable, _, _ = select.select([terminal], [], [], 0.1)
+        if readable:
+            with contextlib.suppress(OSError):
+                os.read(terminal, 65536)
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C for the node alone: make itself would end with an error, however well the node ended."""
+    below = descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(below[-1] if below else process.pid, signal.SIGINT)
+
+
+def talk_to_it(screen: str) -> str | None:
+    """The port on the screen, if PING is answered there."""
+    for port in re.findall(r"(?:port\s+|:)(\d{4,5})\b", screen):
+        with contextlib.suppress(OSError, ValueError):
+            if common.ask(int(port), "PING") == "PONG":
+                return str(port)
+    return None
+
+
+def started_by_hand(command: Sequence[str]) -> Answer:
+    """Start it on a terminal as a person would, talk to it, and stop it with Ctrl-C."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, cwd=common.ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        screen = read_until_ready(ours)
+        LOGS.mkdir(parents=True, exist_ok=True)
+        (LOGS / "run.log").write_text(screen)
+        if not READY.search(screen):
+            return "no line with 'ready' appeared", False
+        port = talk_to_it(screen)
+        interrupt(process)
+        drain_until_end(ours, process)
+        code = process.poll()
+    finally:
+        end_group(process)
+        os.close(ours)
+    if port is None:
+        return "ready, but no PING answered on a port it printed", False
+    ended = "did not end" if code is None else f"exit code {code}"
+    return f"ready and answering on port {port}; after Ctrl-C: {ended}", code == 0
+
+
+# ---------------------------------------------------------------- bench-core, once for all its lines
+
+
+@functools.cache
+def core_run() -> Finished:
+    # A folder of its own, emptied first: an older file must not answer for a run that failed.
+    (CORE_RESULTS / "core.json").unlink(missing_ok=True)
+    return run("core", [PYTHON, "-m", "bench.core", "--out", str(CORE_RESULTS)])
+
+
+def core_figure(goal: core.Goal) -> Answer:
+    done = core_run()
+    if done.code not in (common.EXIT_PASS, common.EXIT_FALLS_SHORT):
+        last = done.output.strip().splitlines()[-1:] or ["no output"]
+        return f"bench-core ended with code {done.code}: {last[0]}", None
+    figure = json.loads((CORE_RESULTS / "core.json").read_text())["figures"][goal.key]
+    if figure["verdict"] == "void":
+        return "not told by the node", None
+    return f"{figure['value']:.2f} {figure['unit']}".strip(), figure["verdict"] == "pass"
+
+
+# ---------------------------------------------------------------- the lists
+
+
+def node_lines() -> list[Line]:
+    lines = [
+        Line("test", "make test, compiled", "all green", lambda: green("test", ["make", "test"])),
+        Line("pure", "make test-pure, uncompiled", "all green", lambda: green("pure", ["make", "test-pure"])),
+        Line(
+            "run",
+            "make run: a running node, instructions on screen",
+            "answers PING; Ctrl-C ends it with code 0",
+            lambda: started_by_hand(["make", "run"]),
+        ),
+    ]
+    lines += [
+        Line(f"core-{goal.key}", goal.title, goal.text(), functools.partial(core_figure, goal))
+        for goal in core.GOALS
+    ]
+    lines += [
+        Line(
+            "clients",
+            "redis-cli, redis-py and pydisque work",
+            "all pass, none skipped",
+            lambda: tests("clients", "tests/proc/test_clients.py"),
+        ),
+        Line(
+            "model",
+            f"{MODEL_RUNS:,} seeded runs against the model",
+            "all pass, none skipped",
+            lambda: tests("model", "-s", "tests/sim/test_model.py", show=True, MODEL_RUNS=str(MODEL_RUNS)),
+        ),
+    ]
+    return lines
+
+
+LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines}
+
+
+# ---------------------------------------------------------------- running a list
+
+
+def judge(line: Line) -> Outcome:
+    """Whatever goes wrong inside a line is that line's answer, not the end of the table."""
+    try:
+        figure, passed = line.find_out()
+    except (common.Void, common.Missing, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        figure, passed = f"{type(error).__name__}: {error}", None
+    verdict = "void" if passed is None else "pass" if passed else "falls short"
+    return Outcome(line.key, line.title, figure, line.goal, verdict)
+
+
+def table_of(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title="what was promised, and what was found", title_justify="left")
+    for name in ("line", "figure", "goal"):
+        table.add_column(name, overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    for outcome in outcomes:
+        verdict = f"[{report.STYLE_OF_VERDICT[outcome.verdict]}]{outcome.verdict}[/]"
+        table.add_row(escape(outcome.title), escape(outcome.figure), escape(outcome.goal), verdict)
+    return table
+
+
+def write_json(name: str, outcomes: Sequence[Outcome], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"machine": common.machine(), "lines": [asdict(outcome) for outcome in outcomes]}
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    (folder / f"show-{name}.json").write_text(text.replace(str(common.ROOT), "."))
+
+
+def chosen(lines: Sequence[Line], only: str | None) -> list[Line]:
+    """`core` stands for all lines that begin with core-."""
+    if only is None:
+        return list(lines)
+    keys = only.split(",")
+    unknown = [key for key in keys if not any(matches(line, key) for line in lines)]
+    if unknown:
+        raise SystemExit(
+            f"no such line: {', '.join(unknown)}; there are {', '.join(line.key for line in lines)}"
+        )
+    return [line for line in lines if any(matches(line, key) for key in keys)]
+
+
+def matches(line: Line, key: str) -> bool:
+    return line.key == key or line.key.startswith(f"{key}-")
+
+
+def show(name: str, lines: Sequence[Line], folder: Path | None) -> int:
+    """Run the lines, print the table, keep it in `folder` unless that is None."""
+    console = report.wide_console()
+    outcomes = []
+    for position, line in enumerate(lines, 1):
+        with console.status(f"{position} of {len(lines)}: {line.title}"):
+            outcome = judge(line)
+        style = report.STYLE_OF_VERDICT[outcome.verdict]
+        console.print(f"[{style}]{outcome.verdict:>11}[/]  {escape(line.title)}: {escape(outcome.figure)}")
+        outcomes.append(outcome)
+    console.print(table_of(outcomes))
+    if folder is not None:
+        write_json(name, outcomes, folder)
+    short = [outcome for outcome in outcomes if outcome.verdict != "pass"]
+    if short:
+        console.print(f"{len(short)} of {len(outcomes)} fall short.", style="bold red")
+        return common.EXIT_FALLS_SHORT
+    console.print(f"all {len(outcomes)} pass.", style="green")
+    return common.EXIT_PASS
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.show", description="Run and judge a list of promises."
+    )
+    parser.add_argument("name", choices=sorted(LISTS))
+    parser.add_argument(
+        "--only", metavar="KEYS", help="some lines, separated by commas; the published file stays"
+    )
+    parser.add_argument("--list", action="store_true", help="print the lines and their keys, run nothing")
+    given = parser.parse_args(words)
+    common.end_on_sigterm()
+    lines = chosen(LISTS[given.name](), given.only)
+    if given.list:
+        for line in lines:
+            print(f"{line.key:16} {line.title}; goal: {line.goal}")
+        return common.EXIT_PASS
+    # A table of some lines is not the table: keep what the last whole run wrote.
+    return show(given.name, lines, RESULTS if given.only is None else None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

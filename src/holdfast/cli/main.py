@@ -1,0 +1,35 @@
+"""The command line: one subcommand per file beside this one."""
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from holdfast import form
+from holdfast.core.version import VERSION
+
+# Loaded when they are asked for, so that `holdfast node` does not wait for the prompt's libraries.
+SUBCOMMANDS = {
+    "node": ("holdfast.cli.node", "node"),
+    "cli": ("holdfast.cli.prompt", "cli"),
+    "bench": ("holdfast.cli.bench", "bench"),
+}
+
+
+class Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        module, name = SUBCOMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, "-V", "--version", message=f"holdfast %(version)s ({form.name()})")
+def main() -> None:
+    """Holdfast: a job queue that does not let go."""

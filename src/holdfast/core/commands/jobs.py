@@ -1,0 +1,379 @@
+"""Commands about jobs: adding, fetching, acknowledging, refusing, looking at one."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core import errors
+from holdfast.core.errors import BadRequest, Refused
+from holdfast.core.ids import write_id
+from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
+from holdfast.core.limits import (
+    ADD_MANY_MAX,
+    COUNT_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+    QUEUE_NAME_BYTES_MAX,
+    REPLICATE_MAX,
+    RETRY_S_DEFAULT_MAX,
+    TTL_S_DEFAULT,
+)
+from holdfast.core.parse import at_least, check_ids, integer, seconds, timeout_ms, value_of
+from holdfast.core.queue import PAUSE_OUT, Queue
+from holdfast.core.reply import write_array, write_bulk, write_int, write_null, write_null_array
+from holdfast.core.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+class AddOptions:
+    """What follows the fixed arguments of ADDJOB and ADDJOBS, read and checked."""
+
+    def __init__(self) -> None:
+        self.ttl: i64 = TTL_S_DEFAULT
+        self.retry: i64 = -1
+        self.delay: i64 = 0
+        self.replicate: i64 = 0
+        self.maxlen: i64 = 0
+        self.priority: i64 = PRIORITY_DEFAULT
+        self.is_async: bool = False
+
+    def read(self, argv: list[bytes], i: int) -> None:
+        """Options from argv[i] on, in any order; the last of a kind wins."""
+        while i < len(argv):
+            option = argv[i].upper()
+            if option == b"ASYNC":
+                self.is_async = True
+                i += 1
+                continue
+            if option == b"REPLICATE":
+                self.replicate = at_least(value_of(argv, i), 1, errors.REPLICATE_RANGE)
+                if self.replicate > REPLICATE_MAX:
+                    raise BadRequest(errors.REPLICATE_RANGE)
+            elif option == b"TTL":
+                self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
+            elif option == b"RETRY":
+                self.retry = seconds(value_of(argv, i), 0, errors.RETRY_RANGE)
+            elif option == b"DELAY":
+                self.delay = seconds(value_of(argv, i), 0, errors.DELAY_RANGE)
+            elif option == b"MAXLEN":
+                self.maxlen = at_least(value_of(argv, i), 1, errors.MAXLEN_RANGE)
+            elif option == b"PRIORITY":
+                self.priority = at_least(value_of(argv, i), 0, errors.PRIORITY_RANGE)
+                if self.priority > PRIORITY_MAX:
+                    raise BadRequest(errors.PRIORITY_RANGE)
+            else:
+                raise BadRequest(errors.SYNTAX)
+            i += 2
+
+    def settle(self, node: Node) -> None:
+        """Defaults that depend on other options, and options that do not go together."""
+        if self.delay > 0 and self.delay >= self.ttl:
+            raise BadRequest(errors.DELAY_OVER_TTL)
+        if self.retry < 0:
+            self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
+        if self.replicate == 0:
+            self.replicate = 1
+        if self.replicate > 1 and self.retry == 0:
+            raise BadRequest(errors.RETRY_ZERO_COPIES)
+        if self.replicate > 1:
+            raise Refused(errors.NO_REPL)
+        if node.is_leaving:
+            raise Refused(errors.NO_REPL_LEAVING)
+
+
+def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Add a job to a queue and answer with its id, once as many nodes as asked for hold a copy.
+
+    The job lives for TTL seconds (a day) unless it is acknowledged before. A consumer that takes it has
+    RETRY seconds (a tenth of the TTL, at most 300) to acknowledge it; then it is queued again. RETRY 0
+    hands it out at most once. DELAY keeps it back that long. MAXLEN refuses it if so many jobs are queued
+    already. PRIORITY 9 is handed out before 0; 5 is normal. ms-timeout is how long to wait for the copies,
+    0 for ever; ASYNC does not wait.
+    """
+    options = AddOptions()
+    options.read(argv, 4)
+    timeout_ms(argv[3])
+    options.settle(node)
+    job = add(node, argv[1], argv[2], options)
+    write_added(node.out, job)
+
+
+def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Add many jobs to a queue in one call: all of them, or on refusal none.
+
+    ADDJOBS queue ms-timeout count body [body ...] [options of ADDJOB]. The reply is an array of the ids in
+    the order of the bodies. MAXLEN holds if all of them fit.
+    """
+    count = integer(argv[3], errors.COUNT_RANGE)
+    if count < 1 or count > ADD_MANY_MAX:
+        raise BadRequest(b"ERR COUNT must be between 1 and %d" % ADD_MANY_MAX)
+    if len(argv) < 4 + count:
+        raise BadRequest(b"ERR fewer bodies than COUNT says")
+    options = AddOptions()
+    options.read(argv, 4 + count)
+    timeout_ms(argv[2])
+    options.settle(node)
+    body_bytes: i64 = 0
+    for i in range(4, 4 + count):
+        check_body(node, argv[i])
+        body_bytes += len(argv[i])
+    check_queue_name(argv[1])
+    queue = node.admit(argv[1], count, body_bytes, options.maxlen)
+    out = node.out
+    write_array(out, count)
+    for i in range(4, 4 + count):
+        write_added(out, create(node, queue, argv[i], options))
+
+
+def add(node: Node, queue_name: bytes, body: bytes, options: AddOptions) -> Job:
+    check_body(node, body)
+    check_queue_name(queue_name)
+    return create(node, node.admit(queue_name, 1, len(body), options.maxlen), body, options)
+
+
+def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:
+    return node.add(queue, body, options.ttl, options.retry, options.delay, options.priority, options.replicate)
+
+
+def check_body(node: Node, body: bytes) -> None:
+    if len(body) > node.body_bytes_max:
+        raise BadRequest(
+            b"ERR the body has %d bytes, the setting max-body-bytes allows %d" % (len(body), node.body_bytes_max)
+        )
+
+
+def check_queue_name(name: bytes) -> None:
+    if len(name) > QUEUE_NAME_BYTES_MAX:
+        raise BadRequest(b"ERR the queue name has %d bytes, at most %d are allowed" % (len(name), QUEUE_NAME_BYTES_MAX))
+
+
+def write_added(out: BytesWriter, job: Job) -> None:
+    """The reply to ADDJOB: the id as a simple string."""
+    out.append(43)
+    write_id(out, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
+    out.write(b"\r\n")
+
+
+def write_job_id(out: BytesWriter, job: Job) -> None:
+    """The id as a bulk string, as everywhere but in ADDJOB and JSCAN."""
+    out.write(b"$48\r\n")
+    write_id(out, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
+    out.write(b"\r\n")
+
+
+def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Fetch jobs from queues: the next of each queue in turn, until COUNT or until all are empty.
+
+    With nothing there the call waits: TIMEOUT milliseconds, for ever by default, not at all with NOHANG,
+    and answers with null when time is up. A call that had to wait gets one job. WITHCOUNTERS adds how often
+    the job was refused and delivered again. The job's lease, its RETRY time, begins now.
+    """
+    count: i64 = 1
+    timeout: i64 = 0
+    nohang = False
+    with_counters = False
+    n = len(argv)
+    i = 1
+    while True:
+        if i >= n:
+            raise BadRequest(errors.SYNTAX)
+        option = argv[i].upper()
+        if option == b"FROM":
+            break
+        if option == b"NOHANG":
+            nohang = True
+        elif option == b"WITHCOUNTERS":
+            with_counters = True
+        elif option == b"COUNT":
+            count = at_least(value_of(argv, i), 1, errors.COUNT_RANGE)
+            i += 1
+        elif option == b"TIMEOUT":
+            timeout = timeout_ms(value_of(argv, i))
+            i += 1
+        else:
+            raise BadRequest(errors.SYNTAX)
+        i += 1
+    names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
+    if not names:
+        raise BadRequest(errors.SYNTAX)
+    queues: list[Queue] = []
+    available: i64 = 0
+    for name in names:
+        queue = node.queues.get(name)
+        if queue is not None:
+            queue.used = node.now
+            if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
+                queues.append(queue)
+                available += queue.size
+    if available > 0:
+        take(node, queues, min(count, available, COUNT_MAX), with_counters)
+    elif nohang:
+        write_null_array(node.out, session)
+    elif node.is_leaving:
+        raise Refused(errors.LEAVING)
+    else:
+        for name in names:
+            check_queue_name(name)
+        node.wait_for_job(session, [node.queue(name) for name in names], timeout, with_counters)
+
+
+def take(node: Node, queues: list[Queue], count: i64, with_counters: bool) -> None:
+    """Hand out `count` jobs, which are there, one from each queue in turn."""
+    out = node.out
+    write_array(out, count)
+    while count > 0:
+        for queue in queues:
+            if count == 0:
+                break
+            job = queue.pop()
+            if job is not None:
+                node.hand_out(out, job, with_counters)
+                count -= 1
+
+
+def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Acknowledge jobs: their work is done, they are not handed out again. Answers how many were known."""
+    write_int(node.out, forget_all(node, argv))
+
+
+def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Acknowledge jobs with fewer messages between nodes and fewer promises. Answers how many were deleted."""
+    write_int(node.out, forget_all(node, argv))
+
+
+def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Delete jobs from this node only, in whatever state. Answers how many were known."""
+    write_int(node.out, forget_all(node, argv))
+
+
+def forget_all(node: Node, argv: list[bytes]) -> i64:
+    """Forget the jobs named. Alone, a node has nobody to tell, so all three commands above come to this."""
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is not None:
+            node.forget(job)
+            count += 1
+    return count
+
+
+def nack(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Give jobs back: they are queued again at once, and their count of nacks grows. Answers how many."""
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is not None and node.may_requeue(job):
+            job.nacks += 1
+            node.enqueue(job)
+            count += 1
+    write_int(node.out, count)
+
+
+def enqueue(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Queue jobs that are known here and not queued, delayed ones too. Answers how many."""
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is not None and node.may_requeue(job):
+            if job.flags & QUEUED_BEFORE:
+                job.deliveries += 1
+            node.enqueue(job)
+            count += 1
+    write_int(node.out, count)
+
+
+def dequeue(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Take jobs out of their queue; they stay known and come back after their RETRY time. Answers how many."""
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is not None and job.state == QUEUED:
+            node.dequeue(job)
+            count += 1
+    write_int(node.out, count)
+
+
+def working(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Say that a job is still being worked on: its next delivery is put off by its RETRY time.
+
+    Answers with that time in seconds. Refused once half of the job's life is over, so that a consumer which
+    works for ever cannot hide a job for ever.
+    """
+    check_ids(argv)
+    job = node.find(argv[1])
+    if job is None:
+        raise BadRequest(errors.NO_JOB)
+    retry = i64(job.retry)
+    created = job.ctime // 1_000_000
+    if node.now - created > (job.expire - created) // 2:
+        raise BadRequest(errors.TOO_LATE)
+    if retry > 0:
+        if job.state == QUEUED:
+            node.dequeue(job)
+        elif job.state == ACTIVE:
+            node.lease(job, retry * 1000)
+    write_int(node.out, retry)
+
+
+def show(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Describe a job as names and values; null if it is not known here."""
+    check_ids(argv)
+    job = node.find(argv[1])
+    if job is None:
+        write_null(node.out, session)
+    else:
+        write_job(node, session, job)
+
+
+def write_job(node: Node, session: Session, job: Job) -> None:
+    """What SHOW says. A job that uses an option of ours says so after Disque's thirty elements."""
+    out = node.out
+    is_special = job.priority != PRIORITY_DEFAULT
+    write_array(out, 32 if is_special else 30)
+    write_bulk(out, b"id")
+    write_job_id(out, job)
+    write_bulk(out, b"queue")
+    write_bulk(out, job.queue.name)
+    write_bulk(out, b"state")
+    write_bulk(out, STATE_NAMES[job.state])
+    write_named(out, b"repl", i64(job.replicate))
+    write_named(out, b"ttl", max(0, (job.expire - node.now) // 1000))
+    write_named(out, b"ctime", job.ctime)
+    write_named(out, b"delay", i64(job.delay))
+    write_named(out, b"retry", i64(job.retry))
+    write_named(out, b"nacks", i64(job.nacks))
+    write_named(out, b"additional-deliveries", i64(job.deliveries))
+    write_bulk(out, b"nodes-delivered")
+    write_array(out, 1)
+    write_bulk(out, node.node_id)
+    write_bulk(out, b"nodes-confirmed")
+    write_array(out, 0)
+    write_bulk(out, b"next-requeue-within")
+    write_ms_until(out, session, job.qtime, node.now)
+    write_bulk(out, b"next-awake-within")
+    write_ms_until(out, session, job.expire if job.qtime == 0 else min(job.qtime, job.expire), node.now)
+    write_bulk(out, b"body")
+    write_bulk(out, job.body)
+    if is_special:
+        write_named(out, b"priority", i64(job.priority))
+
+
+def write_named(out: BytesWriter, name: bytes, value: i64) -> None:
+    write_bulk(out, name)
+    write_int(out, value)
+
+
+def write_ms_until(out: BytesWriter, session: Session, when: i64, now: i64) -> None:
+    """Milliseconds until `when`; null if it is 0, that is never."""
+    if when == 0:
+        write_null(out, session)
+    else:
+        write_int(out, max(0, when - now))

@@ -1,0 +1,105 @@
+"""The table of commands: name, arity, flags, syntax and a sentence, each in one place.
+
+COMMAND, HELP in the prompt, the reference in docs/, completion and the dispatch all come from it. The long
+text of a command is the docstring of its function.
+
+Arity counts the name; a negative one is a minimum. Flags, as in Disque:
+    w  changes something          r  only looks            a  for administrators
+    m  may need memory            l  works while loading   o  open to those who have not said who they are
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core.commands import clients, cluster, diagnose, info, jobs, queues, scan, server
+from holdfast.core.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+JOBS: Final = "jobs"
+QUEUES: Final = "queues"
+NODE: Final = "node"
+CLUSTER: Final = "cluster"
+CLIENTS: Final = "connections"
+DIAGNOSIS: Final = "diagnosis"
+
+
+class Command:
+    def __init__(
+        self, name: str, arity: int, flags: str, group: str, syntax: str, summary: str,
+        run: Callable[[Node, Session, list[bytes]], None],
+    ) -> None:
+        self.name: bytes = name.encode()
+        self.arity: int = arity
+        self.flags: str = flags
+        self.group: str = group
+        self.syntax: str = syntax
+        self.summary: str = summary
+        self.run: Callable[[Node, Session, list[bytes]], None] = run
+        self.is_open: bool = "o" in flags
+
+
+ADD_OPTIONS: Final = (
+    "[REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC]"
+)
+
+COMMANDS: Final = [
+    Command("ADDJOB", -4, "wm", JOBS, f"queue body ms-timeout {ADD_OPTIONS}", "Add a job.", jobs.addjob),
+    Command("ADDJOBS", -5, "wm", JOBS, f"queue ms-timeout count body [body ...] {ADD_OPTIONS}",
+            "Add many jobs at once: all or none.", jobs.addjobs),
+    Command("GETJOB", -2, "w", JOBS,
+            "[NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]",
+            "Fetch jobs, waiting for them if there are none.", jobs.getjob),
+    Command("ACKJOB", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs: their work is done.", jobs.ackjob),
+    Command("FASTACK", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs with fewer messages.", jobs.fastack),
+    Command("NACK", -1, "wm", JOBS, "id [id ...]", "Give jobs back; they are queued again.", jobs.nack),
+    Command("WORKING", 2, "w", JOBS, "id", "Put off the next delivery of a job.", jobs.working),
+    Command("ENQUEUE", -1, "wm", JOBS, "id [id ...]", "Queue jobs that are not queued.", jobs.enqueue),
+    Command("DEQUEUE", -1, "w", JOBS, "id [id ...]", "Take jobs out of their queue.", jobs.dequeue),
+    Command("DELJOB", -1, "w", JOBS, "id [id ...]", "Delete jobs from this node.", jobs.deljob),
+    Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", jobs.show),
+    Command("JSCAN", -1, "r", JOBS,
+            "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [REPLY all|id]",
+            "List jobs page by page.", scan.jscan),
+    Command("SCAN", -3, "r", JOBS, "job|queue cursor [options of JSCAN or QSCAN] [MAXIDLE s]",
+            "List jobs or queues page by page.", scan.scan_command),
+    Command("QLEN", 2, "r", QUEUES, "queue", "Count the jobs queued.", queues.qlen),
+    Command("QPEEK", 3, "r", QUEUES, "queue count", "Look at queued jobs without taking them.", queues.qpeek),
+    Command("QSTAT", 2, "r", QUEUES, "queue", "Figures of a queue.", queues.qstat),
+    Command("QSCAN", -1, "r", QUEUES, "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]",
+            "List queues page by page.", scan.qscan),
+    Command("PAUSE", -3, "w", QUEUES, "queue none|in|out|all|state|bcast ...", "Pause a queue.", queues.pause),
+    Command("QUEUE", -3, "w", QUEUES, "SET queue name value [name value ...] | GET queue [name ...]",
+            "Settings of a queue.", queues.queue),
+    Command("QFLUSH", 2, "w", QUEUES, "queue", "Delete all jobs of a queue.", queues.qflush),
+    Command("HELLO", -1, "ro", CLUSTER, "[2|3 [AUTH user password] [SETNAME name]]",
+            "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),
+    Command("CLUSTER", -2, "a", CLUSTER,
+            "MEET ip port | NODES | INFO | MYID | FORGET id | RESET [SOFT|HARD] | LEAVING [yes|no] | SAVECONFIG",
+            "Look at the cluster and change it.", cluster.cluster),
+    Command("AUTH", -2, "rlo", CLIENTS, "[user] password", "Say who you are.", clients.auth),
+    Command("PING", -1, "r", CLIENTS, "[message]", "Ask whether the node is there.", server.ping),
+    Command("QUIT", -1, "rlo", CLIENTS, "", "Close the connection.", clients.quit),
+    Command("CLIENT", -2, "a", CLIENTS,
+            "LIST | KILL ... | SETNAME name | GETNAME | ID | INFO | SETINFO name value | PAUSE ms | UNPAUSE | "
+            "REPLY on|off|skip", "Look at connections and change them.", clients.client),
+    Command("MONITOR", 1, "a", CLIENTS, "", "See every command as it comes in.", clients.monitor),
+    Command("INFO", -1, "rl", NODE, "[section]", "Everything the node knows of itself.", info.info),
+    Command("TIME", 1, "r", NODE, "", "The node's clock: seconds and microseconds.", server.time),
+    Command("COMMAND", 0, "rl", NODE, "[COUNT | INFO name ... | DOCS [name ...] | LIST]",
+            "The commands this node knows.", server.command),
+    Command("CONFIG", -2, "a", NODE, "GET pattern | SET name value | REWRITE | RESETSTAT",
+            "Settings of the node.", server.config),
+    Command("SHUTDOWN", -1, "al", NODE, "[REWRITE-AOF]", "Stop the node.", server.shutdown),
+    Command("DISQUE", -2, "r", NODE, "HELLO | INFO [section] | FLUSHALL",
+            "Commands of Disque's module form.", server.disque),
+    Command("DEBUG", -2, "a", NODE,
+            "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
+            "STRUCTSIZE", "Things for tests; only with the setting enable-debug.", server.debug),
+    Command("SLOWLOG", -2, "r", DIAGNOSIS, "GET [count] | LEN | RESET", "Commands that were slow.",
+            diagnose.slowlog),
+    Command("LATENCY", -2, "al", DIAGNOSIS, "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
+            "Events that were slow.", diagnose.latency),
+]

@@ -1,0 +1,163 @@
+"""The settings of a node: one table, from which come CONFIG, the command line, the file and the reference.
+
+A setting has a name, a kind, a default and a sentence. Values are kept as the text CONFIG GET shows, and
+numbers and switches beside it as what they mean. Where they come from (flag, variable, file) is the
+shell's business; this file only says what is legal.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core import limits
+
+# Kinds of settings.
+NUMBER: Final = "number"
+SIZE: Final = "size"  # bytes; also written 64kb, 100mb, 1gb
+SWITCH: Final = "yes|no"
+TEXT: Final = "text"
+CHOICE: Final = "choice"
+OUTPUT_LIMIT: Final = "output limit"  # `normal <hard> <soft> <seconds>`
+
+UNITS: Final = {
+    "b": 1, "k": 1000, "kb": limits.KIB, "m": 1000**2, "mb": limits.MIB, "g": 1000**3, "gb": limits.GIB,
+}
+
+
+class BadSetting(Exception):
+    """A value that the setting does not take, or a name that is none; the message says which."""
+
+
+class Setting:
+    def __init__(
+        self, name: str, kind: str, default: str, about: str,
+        live: bool = True, low: int = 0, high: int = 2**53, choices: tuple[str, ...] = (),
+    ) -> None:
+        self.name: str = name
+        self.kind: str = kind
+        self.default: str = default
+        self.about: str = about
+        self.live: bool = live  # CONFIG SET may change it while the node runs
+        self.low: int = low
+        self.high: int = high
+        self.choices: tuple[str, ...] = choices
+
+    def read(self, text: str) -> tuple[str, int]:
+        """The value as CONFIG GET shows it, and as a number (1 or 0 for yes or no). Raises BadSetting."""
+        if self.kind == NUMBER:
+            return self.read_number(text, parse_number(text))
+        if self.kind == SIZE:
+            return self.read_number(text, parse_size(text))
+        if self.kind == SWITCH:
+            word = text.lower()
+            if word not in ("yes", "no"):
+                raise BadSetting(f"'{text}' is not yes or no")
+            return word, 1 if word == "yes" else 0
+        if self.kind == CHOICE:
+            word = text.lower()
+            if word not in self.choices:
+                raise BadSetting(f"'{text}' is none of {', '.join(self.choices)}")
+            return word, 0
+        if self.kind == OUTPUT_LIMIT:
+            return read_output_limit(text), 0
+        return text, 0
+
+    def read_number(self, text: str, value: int | None) -> tuple[str, int]:
+        if value is None:
+            raise BadSetting(f"'{text}' is not a {self.kind}")
+        if not self.low <= value <= self.high:
+            raise BadSetting(f"'{text}' is not between {self.low} and {self.high}")
+        return str(value), value
+
+
+def parse_number(text: str) -> int | None:
+    sign = text.startswith("-")
+    digits = text[1:] if sign else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+        return None
+    return -int(digits) if sign else int(digits)
+
+
+def parse_size(text: str) -> int | None:
+    word = text.lower()
+    digits = word.rstrip("bkmg")
+    unit = UNITS.get(word[len(digits):] or "b")
+    value = parse_number(digits)
+    return None if unit is None or value is None else value * unit
+
+
+def read_output_limit(text: str) -> str:
+    words = text.split()
+    if len(words) != 4 or words[0].lower() != "normal":
+        raise BadSetting(f"'{text}' is not of the form: normal <hard> <soft> <seconds>")
+    hard, soft, seconds = parse_size(words[1]), parse_size(words[2]), parse_number(words[3])
+    if hard is None or soft is None or seconds is None or min(hard, soft, seconds) < 0:
+        raise BadSetting(f"'{text}' has a limit that is not a size")
+    return f"normal {hard} {soft} {seconds}"
+
+
+SETTINGS: Final = [
+    Setting("port", NUMBER, "7711", "TCP port for clients; 0 lets the system choose one.", live=False, high=65535),
+    Setting("bind", TEXT, "127.0.0.1", "Address to listen on; several with spaces between.", live=False),
+    Setting("unixsocket", TEXT, "", "Also listen on this Unix socket.", live=False),
+    Setting("unixsocketperm", TEXT, "700", "Permissions of the Unix socket, octal.", live=False),
+    Setting("tcp-backlog", NUMBER, "511", "Connections the system holds for us while we are busy.",
+            live=False, low=1, high=65535),
+    Setting("dir", TEXT, "", "Folder for what must outlive the process: node id, saved settings.", live=False),
+    Setting("protected-mode", SWITCH, "yes",
+            "Refuse to listen beyond this machine while no password is set."),
+    Setting("requirepass", TEXT, "", "Password that clients must give by AUTH; empty: none."),
+    Setting("enable-debug", SWITCH, "no", "Allow the DEBUG command.", live=False),
+    Setting("maxclients", NUMBER, "10000", "Connections at one time; more are told so and closed.", low=1),
+    Setting("timeout", NUMBER, "0", "Close a client that has been idle this many seconds; 0: never."),
+    Setting("tcp-keepalive", NUMBER, "300", "Seconds between TCP probes of a silent client; 0: none.",
+            high=2**31 - 1),
+    Setting("command-timeout-ms", NUMBER, "30000",
+            "A client that has begun a command must finish sending it in this time.", low=100),
+    Setting("max-body-bytes", SIZE, str(limits.BODY_BYTES_DEFAULT), "Longest body of a job.",
+            low=1, high=512 * limits.MIB),
+    Setting("max-command-bytes", SIZE, str(64 * limits.MIB), "Longest command, all arguments together.",
+            low=64 * limits.KIB, high=limits.GIB),
+    Setting("client-output-buffer-limit", OUTPUT_LIMIT, f"normal {256 * limits.MIB} {64 * limits.MIB} 60",
+            "Close a client that does not read: at <hard> bytes, or above <soft> for <seconds>. 0: no limit."),
+    Setting("maxmemory", SIZE, str(limits.MEMORY_DEFAULT), "Memory for jobs, queues and clients.",
+            low=limits.MIB),
+    Setting("maxmemory-policy", CHOICE, "acks",
+            "At 95 % of maxmemory evict what nobody will get again (acks), or nothing (noeviction).",
+            choices=("acks", "noeviction")),
+    Setting("loglevel", CHOICE, "notice", "How much is logged.",
+            choices=("debug", "verbose", "notice", "warning")),
+    Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),
+    Setting("slowlog-log-slower-than", NUMBER, "10000",
+            "Commands that take at least so many microseconds go to SLOWLOG; -1: none.", low=-1),
+    Setting("slowlog-max-len", NUMBER, "128", "Entries SLOWLOG keeps.", high=100_000),
+    Setting("latency-monitor-threshold", NUMBER, "0",
+            "Events that take at least so many milliseconds go to LATENCY; 0: none."),
+]
+
+BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+
+class Config:
+    """The values of one node's settings."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}
+        self.changed: set[str] = set()  # by CONFIG SET, since the last CONFIG REWRITE
+        for setting in SETTINGS:
+            self.texts[setting.name], self.numbers[setting.name] = setting.read(setting.default)
+
+    def set(self, name: str, text: str) -> None:
+        setting = BY_NAME.get(name)
+        if setting is None:
+            raise BadSetting(f"there is no setting '{name}'")
+        self.texts[name], self.numbers[name] = setting.read(text)
+
+    def text(self, name: str) -> str:
+        return self.texts[name]
+
+    def number(self, name: str) -> int:
+        return self.numbers[name]
+
+    def is_on(self, name: str) -> bool:
+        return self.numbers[name] == 1

@@ -1,0 +1,112 @@
+"""Short ways for the commonest commands, in the forms in which they come a million times.
+
+The shell finds such a handler by command name and number of arguments and calls it with the session and the
+arguments as they are: no list, no table, no options. A direct handler never raises and knows only the plain
+case: a session and a node about which nothing is special, a command without options. Whatever is unusual it
+leaves to Node.execute, whose answer it passes on (False: not run, keep the command).
+"""
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from holdfast.core.commands.jobs import write_added
+from holdfast.core.ids import is_id
+from holdfast.core.limits import (
+    BODY_BYTES_EXTRA,
+    JOB_BYTES,
+    PRIORITY_DEFAULT,
+    QUEUE_NAME_BYTES_MAX,
+    RETRY_S_DEFAULT_MAX,
+    TTL_S_DEFAULT,
+)
+from holdfast.core.node import Node
+from holdfast.core.session import Session
+
+
+class Direct:
+    def __init__(self, node: Node) -> None:
+        self.node: Node = node
+
+    def handlers(self) -> dict[bytes, list[object]]:
+        """By command, a list indexed by the number of words."""
+        return {
+            b"ADDJOB": [None, None, None, None, self.add],
+            b"GETJOB": [None, None, None, self.get_or_wait, self.get],
+            b"ACKJOB": [None, None, self.ack, None, None],
+        }
+
+    def add(self, session: Session, queue_name: bytes, body: bytes, timeout: bytes) -> bool:
+        """ADDJOB queue body 0"""
+        node = self.node
+        size: i64 = len(body)
+        if not (
+            session.is_plain and node.is_plain and timeout == b"0"
+            and size <= node.body_bytes_max
+            and node.used + size + JOB_BYTES + BODY_BYTES_EXTRA < node.full
+            and len(queue_name) <= QUEUE_NAME_BYTES_MAX
+        ):
+            return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+        queue = node.last_queue
+        if queue.name is not queue_name:
+            found = node.queues.get(queue_name)
+            if found is None:
+                return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+            queue = found
+            node.last_queue = queue
+        if queue.paused != 0 or queue.maxlen != 0:
+            return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+        session.used = node.now
+        job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1)
+        write_added(node.out, job)
+        return True
+
+    def get_or_wait(self, session: Session, word: bytes, queue_name: bytes) -> bool:
+        """GETJOB FROM queue"""
+        if word == b"FROM" and self.take(session, queue_name):
+            return True
+        return self.node.execute(session, [b"GETJOB", word, queue_name])
+
+    def get(self, session: Session, word: bytes, word2: bytes, queue_name: bytes) -> bool:
+        """GETJOB NOHANG FROM queue"""
+        if word == b"NOHANG" and word2 == b"FROM" and self.take(session, queue_name):
+            return True
+        return self.node.execute(session, [b"GETJOB", word, word2, queue_name])
+
+    def take(self, session: Session, queue_name: bytes) -> bool:
+        """Hand out one job, if there is one and nothing is special."""
+        node = self.node
+        if not (session.is_plain and node.is_plain):
+            return False
+        queue = node.last_queue
+        if queue.name is not queue_name:
+            found = node.queues.get(queue_name)
+            if found is None:
+                return False
+            queue = found
+            node.last_queue = queue
+        if queue.paused != 0:
+            return False
+        job = queue.pop()
+        if job is None:
+            return False
+        session.used = queue.used = node.now
+        out = node.out
+        out.write(b"*1\r\n")
+        node.hand_out(out, job, False)
+        return True
+
+    def ack(self, session: Session, jid: bytes) -> bool:
+        """ACKJOB id"""
+        node = self.node
+        if not (session.is_plain and node.is_plain):
+            return node.execute(session, [b"ACKJOB", jid])
+        job = node.find(jid)
+        if job is None:
+            if not is_id(jid):
+                return node.execute(session, [b"ACKJOB", jid])
+            node.out.write(b":0\r\n")
+        else:
+            node.forget(job)
+            node.out.write(b":1\r\n")
+        session.used = node.now
+        return True

@@ -1,0 +1,37 @@
+"""What the machine asks of the shell, and the order in which it must be done.
+
+Stepping the machine (Node.execute, disconnect, tick) leaves four things behind:
+
+    out        the reply to the command just run, for the session that sent it (Node.take_output)
+    wakeups    (session, bytes) for sessions that were blocked; empty bytes: just go on with its commands
+    requests   things only the shell can do: close a connection, save settings, stop
+    (records   what must be in the journal; comes with the journal)
+
+The contract: the shell may step many events before it acts, but then it writes the records first, sends
+replies and wakeups after that, and carries out requests last. For one session, bytes leave in the order in
+which they were made. `wakeups` and `requests` are the same list objects for the whole life of a node: the
+shell keeps a reference, looks whether they are empty without a call, and drains them in place.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.session import Session
+
+CLOSE: Final = "close"  # send what is owed to the session, then close it
+KILL: Final = "kill"  # close it now
+SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session when done
+APPLY_SETTINGS: Final = "apply-settings"  # CONFIG SET changed something
+SHUTDOWN: Final = "shutdown"
+RESTART: Final = "restart"  # DEBUG RESTART: a clean stop and a new start
+CRASH: Final = "crash"  # DEBUG SEGFAULT and its like: end without any cleaning up
+SLEEP: Final = "sleep"  # DEBUG SLEEP: stand still for so many milliseconds
+
+
+class Request:
+    """Something only the shell can do. Where `session` is blocked it waits for Node.answer."""
+
+    def __init__(self, kind: str, session: Session | None, argument: bytes = b"") -> None:
+        self.kind: str = kind
+        self.session: Session | None = session
+        self.argument: bytes = argument

@@ -1,0 +1,79 @@
+"""What the machine answers when it will not, or can not.
+
+    CommandError         the reply is an error; nothing was changed
+    ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE)
+    └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING)
+
+Codes and texts are Disque's to the letter wherever Disque has one: clients match on them. They are written
+once, here; the reference in docs/ is made from this file.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+
+class CommandError(Exception):
+    """An error reply. `text` is what follows the minus sign: a code in capitals, then words."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__(text)
+        self.text: bytes = text
+
+
+class BadRequest(CommandError):
+    pass
+
+
+class Refused(CommandError):
+    pass
+
+
+SYNTAX: Final = b"ERR syntax error"
+NOT_AN_INTEGER: Final = b"ERR value is not an integer or out of range"
+TIMEOUT_NOT_AN_INTEGER: Final = b"ERR timeout is not an integer or out of range"
+TIMEOUT_NEGATIVE: Final = b"ERR timeout is negative"
+REPLICATE_RANGE: Final = b"ERR REPLICATE must be between 1 and 65535"
+TTL_RANGE: Final = b"ERR TTL must be a number > 0"
+RETRY_RANGE: Final = b"ERR RETRY time must be a non negative number"
+DELAY_RANGE: Final = b"ERR DELAY time must be a non negative number"
+DELAY_OVER_TTL: Final = (
+    b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
+)
+MAXLEN_RANGE: Final = b"ERR MAXLEN must be a positive number"
+PRIORITY_RANGE: Final = b"ERR PRIORITY must be between 0 and 9"
+COUNT_RANGE: Final = b"ERR COUNT must be a number greater than zero"
+TOO_LONG: Final = b"ERR a time in seconds must not exceed 2147483647"
+RETRY_ZERO_COPIES: Final = (
+    b"ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+)
+BAD_ID: Final = b"BADID Invalid Job ID format."
+NO_JOB: Final = b"NOJOB Job not known in the context of this node."
+TOO_LATE: Final = (
+    b"TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
+)
+MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+PAUSED: Final = b"PAUSED Queue paused in input, try later"
+OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'."
+NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+NO_REPL_LEAVING: Final = (
+    NO_REPL
+    + b", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
+)
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+NO_AUTH: Final = b"NOAUTH Authentication required."
+BAD_PASSWORD: Final = b"ERR invalid password"
+NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
+WRONG_PASS: Final = b"WRONGPASS invalid username-password pair or user is disabled."
+NO_PROTO: Final = b"NOPROTO unsupported protocol version"
+BAD_CURSOR: Final = b"ERR invalid cursor or option name"
+BAD_STATE: Final = b"ERR Invalid job state name"
+BAD_REPLY_TYPE: Final = b"ERR Invalid REPLY type, try ID or ALL"
+NO_CONFIG_FILE: Final = b"ERR The server is running without a config file"
+DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
+
+
+def printable(text: bytes, most: int = 128) -> bytes:
+    """Words of a client made fit for one line of an error reply or of a log."""
+    cut = text[:most]
+    shown = cut.decode("utf-8", "backslashreplace").encode("unicode_escape").replace(b"'", b"\\'")
+    return shown + b"..." if len(text) > most else shown

@@ -1,0 +1,163 @@
+"""A job, and the table that finds it by the sequence number in its id.
+
+A job is one small native object outside Python's cyclic collector: two million of them must not make the
+collector pause. It refers to its queue and to its origin, and both refer to it, so whoever drops a job
+unlinks it (Origin.remove, Node.forget); nothing else would.
+
+Jobs of one creating node are its Origin: pages of slots indexed by the dense sequence number. Neighbours in
+time are neighbours in memory, there is no key object, and a page carries one alarm for all of its jobs: the
+earliest time at which any of them wants to be looked at. That one alarm replaces a timer per job, and with
+it everything that has to be done about timers of jobs that have long been acknowledged.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i16, i32, i64, mypyc_attr, u8
+
+from holdfast.core.alarms import Alarm
+from holdfast.core.limits import NEVER
+
+if TYPE_CHECKING:
+    from holdfast.core.queue import Queue
+
+# States of a local copy. GONE is what a forgotten job says to those who still hold a reference to it.
+WAIT_REPL: Final = 0
+ACTIVE: Final = 1  # known here, not queued here: delayed, or handed out and not yet acknowledged
+QUEUED: Final = 2
+ACKED: Final = 3
+GONE: Final = 4
+
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone"]
+
+# Flags.
+HANDED_OUT: Final = 1  # this node gave the job to a consumer at least once
+QUEUED_BEFORE: Final = 2  # it has been queued here at least once
+
+PAGE_SLOTS: Final = 128
+"""Jobs per page: large enough that neighbours rarely need a lookup and an alarm is shared by many, small
+enough that one long-lived job among many short-lived ones pins a kilobyte and not more."""
+
+
+@mypyc_attr(acyclic=True)
+class Job:
+    def __init__(
+        self, seq: i64, rnd: i64, origin: Origin, queue: Queue, body: bytes, ctime: i64, expire: i64, minutes: i64
+    ) -> None:
+        self.seq: i64 = seq
+        self.rnd: i64 = rnd
+        self.ctime: i64 = ctime  # creation, unix milliseconds * 1,000,000 + a counter: the order inside a queue
+        self.expire: i64 = expire  # when its life ends, ms
+        self.qtime: i64 = 0  # when it is to be queued, ms: end of its delay or of its lease; 0 if not at all
+        self.origin: Origin = origin
+        self.queue: Queue = queue
+        self.body: bytes = body
+        self.retry: i32 = 0  # seconds a consumer has before the job is queued again; 0: at most once
+        self.delay: i32 = 0
+        self.minutes: i32 = i32(minutes)  # the TTL field of the id
+        self.nacks: i32 = 0
+        self.deliveries: i32 = 0  # additional ones, beyond the first
+        self.replicate: i32 = 1
+        self.priority: i16 = 0
+        self.state: u8 = WAIT_REPL
+        self.flags: u8 = 0
+
+
+class Page(Alarm):
+    """A run of jobs with neighbouring sequence numbers, and the alarm they share."""
+
+    def __init__(self, origin: Origin, number: i64) -> None:
+        super().__init__()
+        self.origin: Origin = origin
+        self.number: i64 = number
+        self.live: i64 = 0
+        self.slots: list[Job | None] = [None] * PAGE_SLOTS
+
+
+class Origin:
+    """All jobs known here that one node created."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix: bytes = prefix  # DI + eight hex digits: how all its ids begin
+        self.pages: dict[int, Page] = {}
+        self.order: list[int] = []  # page numbers, some perhaps gone; sorted when `is_sorted`
+        self.is_sorted: bool = True
+        self.put_page: Page = Page(self, -1)  # the pages last used, so that neighbours need no lookup
+        self.get_page: Page = self.put_page
+        self.count: i64 = 0
+
+    def find_page(self, seq: i64) -> Page | None:
+        number: i64 = seq // PAGE_SLOTS
+        page = self.get_page
+        if page.number == number:
+            return page
+        found = self.pages.get(number)
+        if found is not None:
+            self.get_page = found
+        return found
+
+    def get(self, seq: i64) -> Job | None:
+        page = self.find_page(seq)
+        if page is None:
+            return None
+        return page.slots[seq % PAGE_SLOTS]
+
+    def put(self, job: Job) -> Page:
+        """Add a job that is not there yet; returns its page, so that the caller can set the alarm."""
+        seq = job.seq
+        number: i64 = seq // PAGE_SLOTS
+        page = self.put_page
+        if page.number != number:
+            page = self.open_page(number)
+        page.slots[seq % PAGE_SLOTS] = job
+        page.live += 1
+        self.count += 1
+        return page
+
+    def open_page(self, number: i64) -> Page:
+        left = self.put_page
+        if left.live == 0:
+            self.drop(left)  # kept only because it was the one being filled
+        found = self.pages.get(number)
+        if found is None:
+            found = Page(self, number)
+            self.pages[number] = found
+            if self.order and number < self.order[-1]:
+                self.is_sorted = False
+            self.order.append(number)
+        self.put_page = found
+        return found
+
+    def remove(self, job: Job) -> None:
+        page = self.find_page(job.seq)
+        assert page is not None
+        page.slots[job.seq % PAGE_SLOTS] = None
+        page.live -= 1
+        self.count -= 1
+        if page.live == 0 and page is not self.put_page:
+            self.drop(page)
+
+    def drop(self, page: Page) -> None:
+        page.wake = NEVER  # its entry in the alarms no longer counts
+        self.pages.pop(page.number, None)
+        if self.get_page is page:
+            self.get_page = self.put_page
+        if len(self.order) > 64 + 2 * len(self.pages):
+            self.order = sorted(self.pages)
+            self.is_sorted = True
+
+    def pages_from(self, seq: i64, most: int) -> list[Page]:
+        """Up to `most` pages in order, beginning with the one that holds (or would hold) `seq`."""
+        if not self.is_sorted:
+            self.order = sorted(self.pages)
+            self.is_sorted = True
+        found: list[Page] = []
+        order = self.order
+        for i in range(bisect_left(order, seq // PAGE_SLOTS), len(order)):
+            page = self.pages.get(order[i])
+            if page is not None:
+                found.append(page)
+                if len(found) >= most:
+                    break
+        return found

@@ -1,0 +1,111 @@
+"""Every bound of the machine and of its doors, each with the reason for its number.
+
+A number that limits something stands here and nowhere else. Where an operator may move it, it is the
+default of a setting (core/config.py) and this file says why the default is what it is.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+GIB: Final = 1024 * 1024 * 1024
+
+# -- time, in milliseconds unless the name says otherwise ---------------------------------------------------
+
+NEVER: Final = 1 << 62
+"""A wake time that does not come: far beyond any clock, and still a 64-bit integer."""
+
+DURATION_S_MAX: Final = 2**31 - 1
+"""TTL, RETRY and DELAY in seconds: 68 years, and a job keeps each in 32 bits. More is refused, not wrapped."""
+
+TIMEOUT_MS_MAX: Final = 2**53
+"""A client's patience in milliseconds: whatever a number in any client language can hold exactly."""
+
+TTL_S_DEFAULT: Final = 86400
+"""One day, as in Disque."""
+
+RETRY_S_DEFAULT_MAX: Final = 300
+"""RETRY defaults to a tenth of the TTL, but no more than five minutes, as in Disque."""
+
+QUEUE_IDLE_MS: Final = 300_000
+"""An unused, empty queue is forgotten after five minutes; sooner when memory is short."""
+
+QUEUE_IDLE_MS_LEVEL1: Final = 10_000
+QUEUE_IDLE_MS_LEVEL2: Final = 2_000
+
+# -- jobs ---------------------------------------------------------------------------------------------------
+
+BODY_BYTES_DEFAULT: Final = MIB
+"""Bodies above a mebibyte belong in a store, with their address in the job; `max-body-bytes` moves it."""
+
+REPLICATE_MAX: Final = 65535
+"""Disque's bound, and more nodes than a full mesh can have."""
+
+TTL_MINUTES_MAX: Final = 65535
+"""Four hex digits in the job id hold the TTL in minutes; a longer TTL shows as this."""
+
+PRIORITY_MAX: Final = 9
+PRIORITY_DEFAULT: Final = 5
+"""In the middle, so that there is room for the urgent above and for the patient below."""
+
+ADD_MANY_MAX: Final = 100_000
+"""Jobs in one ADDJOBS: about a tenth of a second of work, during which nobody else is served."""
+
+COUNT_MAX: Final = 100_000
+"""Jobs in one GETJOB or QPEEK reply, for the same reason."""
+
+SCAN_COUNT_DEFAULT: Final = 100
+SCAN_STEPS_PER_ITEM: Final = 10
+"""A scan that filters looks at ten items for each one asked for, then answers with what it found, as Disque."""
+
+SCAN_COUNT_MAX: Final = 100_000
+"""Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
+
+# -- work per turn ------------------------------------------------------------------------------------------
+
+ALARMS_PER_TICK: Final = 256
+"""Alarms run in one tick. Each stands for at most a page of jobs, so a million jobs that expire together
+take many short ticks with clients served in between, not one long one."""
+
+EVICT_PAGES_PER_COMMAND: Final = 8
+"""Pages looked through for evictable jobs before a command that needs memory: some microseconds."""
+
+# -- memory -------------------------------------------------------------------------------------------------
+
+MEMORY_DEFAULT: Final = GIB
+"""`maxmemory` is mandatory and 1 GiB unless set, as in Disque."""
+
+MEMORY_LEVEL1_PERCENT: Final = 75
+MEMORY_LEVEL2_PERCENT: Final = 95
+"""Above the first a node keeps new copies elsewhere if it can; above the second it evicts what is safe."""
+
+JOB_BYTES: Final = 160
+"""What a job costs beside its body: the object (128), its place in its page (8 + a share of the page, 10)
+and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes per pending job."""
+
+BODY_BYTES_EXTRA: Final = 48
+"""A bytes object's header (33) rounded up to the allocator's 16, on average."""
+
+QUEUE_BYTES: Final = 1500
+"""A queue, its name, its lane with one block, its waiting list and its places in the indexes."""
+
+SESSION_BYTES: Final = 2048
+"""A connected client as the machine sees it, without what it has sent or is owed."""
+
+# -- diagnostics --------------------------------------------------------------------------------------------
+
+SLOWLOG_ARGS_MAX: Final = 32
+SLOWLOG_ARG_BYTES_MAX: Final = 128
+"""As in Redis: enough to recognise a command, not enough to keep its data alive."""
+
+LATENCY_SAMPLES_MAX: Final = 160
+"""Samples kept per event, as in Redis: fits one graph."""
+
+MONITOR_ARG_BYTES_MAX: Final = 512
+"""Longer arguments are cut in MONITOR's lines: a monitor should see commands, not move megabytes."""
+
+CLIENT_NAME_BYTES_MAX: Final = 256
+
+QUEUE_NAME_BYTES_MAX: Final = 64 * KIB
+"""A queue's name travels in every reply; nobody needs more, and SCAN's cursor carries it too."""

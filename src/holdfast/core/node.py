@@ -1,0 +1,640 @@
+"""The machine: one node's jobs, queues and sessions, and everything that can happen to them.
+
+It has no clock, no socket, no file and no randomness of its own. Time is given (`set_time`), random bytes
+come from a source given at birth, and what happens comes in as one of four events:
+
+    connect(address)          a client is there; it gets a Session
+    execute(session, argv)    it sent a command
+    disconnect(session)       it is gone
+    tick()                    the time `next_wake()` had asked for has come
+
+What the machine wants done about it is described in effects.py. The same state, event, time and seed give
+the same effects, which is why the server, the embedded queue and the simulator can all run this object.
+`step(now, event)` in step.py is the same thing as one function, for tests and simulations.
+
+This file is the life of a job: added, queued, handed out under a lease, and then acknowledged, refused, or
+queued again because its consumer kept silent. The commands (commands/) parse and answer; they change a
+job's state only through the methods here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from traceback import format_exc
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i32, i64
+
+from holdfast.core import errors
+from holdfast.core.alarms import Alarm, Alarms
+from holdfast.core.commands.table import COMMANDS, Command
+from holdfast.core.config import Config
+from holdfast.core.effects import CLOSE, Request
+from holdfast.core.errors import BadRequest, CommandError, Refused
+from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
+from holdfast.core.job import ACTIVE, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job, Origin, Page
+from holdfast.core.limits import (
+    ALARMS_PER_TICK,
+    BODY_BYTES_EXTRA,
+    EVICT_PAGES_PER_COMMAND,
+    JOB_BYTES,
+    MEMORY_LEVEL1_PERCENT,
+    MEMORY_LEVEL2_PERCENT,
+    MONITOR_ARG_BYTES_MAX,
+    NEVER,
+    QUEUE_BYTES,
+    QUEUE_IDLE_MS,
+    QUEUE_IDLE_MS_LEVEL1,
+    QUEUE_IDLE_MS_LEVEL2,
+    SESSION_BYTES,
+)
+from holdfast.core.meter import NO_METER, Meter
+from holdfast.core.names import Names
+from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
+from holdfast.core.reply import write_error, write_int, write_null_array, write_number
+from holdfast.core.session import (
+    FOR_JOB,
+    FOR_RESUME,
+    NOTHING,
+    REPLY_OFF,
+    REPLY_ON,
+    REPLY_SKIP,
+    REPLY_SKIP_NEXT,
+    Session,
+)
+from holdfast.core.watch import Watch
+
+FAULTS_MAX: Final = 16
+"""Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
+
+
+class Entry:
+    """A command as this node knows it: its row in the table, and how often it was run."""
+
+    def __init__(self, command: Command) -> None:
+        self.command: Command = command
+        self.calls: i64 = 0
+        self.usec: i64 = 0
+
+
+class Node:
+    def __init__(
+        self, config: Config, node_id: bytes, random: Callable[[int], bytes], start_ms: int, meter: Meter = NO_METER
+    ) -> None:
+        self.config: Config = config
+        self.node_id: bytes = node_id
+        self.meter: Meter = meter
+        self.random: RandomPool = RandomPool(random)
+        self.start: i64 = start_ms
+        self.now: i64 = start_ms
+        self.wall: i64 = start_ms
+        # Effects.
+        self.out: BytesWriter = BytesWriter()
+        self.wakeups: list[tuple[Session, bytes]] = []
+        self.requests: list[Request] = []
+        self.faults: list[str] = []
+        # Jobs and queues.
+        self.own: Origin = Origin(b"DI" + node_id[:8])
+        self.origins: dict[bytes, Origin] = {self.own.prefix: self.own}
+        self.seq: i64 = start_ms * 1000
+        self.last_ctime: i64 = 0
+        self.queues: dict[bytes, Queue] = {}
+        self.names: Names = Names()
+        self.last_queue: Queue = Queue(b"", 0)
+        self.alarms: Alarms = Alarms()
+        self.jobs: i64 = 0
+        self.expired: i64 = 0
+        # Sessions.
+        self.sessions: dict[int, Session] = {}
+        self.session_count: i64 = 0
+        self.blocked: i64 = 0
+        self.monitors: list[Session] = []
+        self.held: list[Session] = []  # those whose commands wait until CLIENT PAUSE ends
+        self.paused_until: i64 = 0
+        self.pause_end: Alarm = Alarm()
+        # Commands.
+        self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
+        self.running: Entry = self.entries[b"PING"]
+        self.argv: list[bytes] = []
+        self.watch: Watch = Watch(config)
+        # State of the node as a whole.
+        self.is_leaving: bool = False
+        self.is_plain: bool = True  # nothing special is going on: direct handlers may be used
+        self.used: i64 = 0  # bytes, accounted
+        self.peak: i64 = 0
+        self.level: i64 = 0  # 0; 1 above 75 % of maxmemory; 2 above 95 %
+        self.level_from: i64 = 0  # `used` within [level_from, level_until) needs no new look at the level
+        self.level_until: i64 = 0
+        self.full: i64 = 0
+        self.body_bytes_max: i64 = 0
+        self.evict_from: i64 = 0
+        self.apply_settings()
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def set_time(self, now_ms: i64, wall_ms: i64) -> None:
+        """Say what time it is, before every event: a clock that never goes back, and the one on the wall.
+
+        The first starts near unix time, so that creation times mean something; it alone drives the machine.
+        """
+        self.now = now_ms
+        self.wall = wall_ms
+
+    def connect(self, address: str) -> Session:
+        self.session_count += 1
+        session = Session(self.session_count, address, self.now, not self.config.text("requirepass"))
+        self.sessions[session.number] = session
+        self.account(SESSION_BYTES)
+        return session
+
+    def disconnect(self, session: Session) -> None:
+        """The client is gone: it waits for nothing any more."""
+        if self.sessions.pop(session.number, None) is None:
+            return
+        self.unblock(session)
+        session.is_closing = True
+        session.settle()
+        session.handle = None
+        if session.is_monitor:
+            self.monitors.remove(session)
+            self.settle()
+        self.account(-SESSION_BYTES)
+
+    def execute(self, session: Session, argv: list[bytes]) -> bool:
+        """Run one command. False: it was not run, keep it; the session is blocked, paused or closing."""
+        if session.blocked != NOTHING or session.is_closing:
+            return False
+        if self.paused_until != 0:
+            self.block(session, FOR_RESUME)
+            self.held.append(session)
+            return False
+        session.used = self.now
+        out = self.out
+        start = len(out)
+        try:
+            entry = self.entry(argv)
+            self.running = entry
+            self.argv = argv
+            session.last_command = entry.command.name
+            if not session.is_trusted and not entry.command.is_open:
+                raise Refused(errors.NO_AUTH)
+            entry.calls += 1
+            entry.command.run(self, session, argv)
+        except CommandError as error:
+            out.truncate(start)
+            write_error(out, error.text)
+        except Exception:
+            out.truncate(start)
+            write_error(out, b"ERR internal error, please report it: the log has the details")
+            if len(self.faults) < FAULTS_MAX:
+                self.faults.append(format_exc())
+        if session.replies != REPLY_ON:
+            self.mute(session, start)
+        if self.monitors:
+            self.tell_monitors(session, argv)
+        return True
+
+    def tick(self) -> None:
+        """Do what is due. Bounded: the rest, if there is any, is due again at once."""
+        for _ in range(ALARMS_PER_TICK):
+            alarm = self.alarms.pop_due(self.now)
+            if alarm is None:
+                return
+            if isinstance(alarm, Page):
+                self.wake_page(alarm)
+            elif isinstance(alarm, Session):
+                self.give_up(alarm)
+            elif isinstance(alarm, Queue):
+                self.forget_if_idle(alarm)
+            else:
+                self.resume_clients()
+
+    def next_wake(self) -> i64:
+        return self.alarms.next()
+
+    # -- effects -------------------------------------------------------------------------------------------
+
+    def take_output(self) -> bytes:
+        """The replies to the commands run since the last call, for the session that sent them."""
+        out = self.out
+        data = out.getvalue()
+        out.truncate(0)
+        return data
+
+    def answer(self, session: Session, reply: bytes) -> None:
+        """The reply to a session that was blocked; it may go on."""
+        self.unblock(session)
+        if session.replies == REPLY_SKIP:
+            session.replies = REPLY_ON
+            session.settle()
+            reply = b""
+        elif session.replies != REPLY_ON:
+            reply = b""
+        self.wakeups.append((session, reply))
+
+    def took(self, usec: i64) -> None:
+        """The shell says how long the command just executed took."""
+        self.running.usec += usec
+        self.watch.took(usec, self.argv, self.wall)
+        self.argv = []
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    def entry(self, argv: list[bytes]) -> Entry:
+        name = argv[0]
+        entry = self.entries.get(name)
+        if entry is None:
+            entry = self.entries.get(name.upper())
+            if entry is None:
+                raise BadRequest(b"ERR unknown command '%b'" % errors.printable(name))
+        arity = entry.command.arity
+        if (arity > 0 and len(argv) != arity) or len(argv) < -arity:
+            raise BadRequest(b"ERR wrong number of arguments for '%b' command" % entry.command.name.lower())
+        return entry
+
+    def mute(self, session: Session, start: i64) -> None:
+        """CLIENT REPLY OFF or SKIP: drop what the command has written."""
+        if session.replies == REPLY_OFF or session.replies == REPLY_SKIP:
+            self.out.truncate(start)
+            if session.replies == REPLY_SKIP and session.blocked == NOTHING:
+                session.replies = REPLY_ON
+        elif session.replies == REPLY_SKIP_NEXT:
+            self.out.truncate(start)
+            session.replies = REPLY_SKIP
+        session.settle()
+
+    def tell_monitors(self, session: Session, argv: list[bytes]) -> None:
+        words = b" ".join([b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX) for word in argv])
+        line = b"+%d.%06d [%b] %b\r\n" % (
+            self.wall // 1000, (self.wall % 1000) * 1000, session.address.encode(), words,
+        )
+        for monitor in self.monitors:
+            if monitor is not session:
+                self.wakeups.append((monitor, line))
+
+    def settle(self) -> None:
+        """Work out again whether anything special is going on that direct handlers know nothing about."""
+        self.is_plain = self.level < 2 and not self.monitors and self.paused_until == 0 and not self.is_leaving
+
+    # -- sessions that wait --------------------------------------------------------------------------------
+
+    def block(self, session: Session, why: i64) -> None:
+        session.blocked = why
+        session.settle()
+        self.blocked += 1
+
+    def unblock(self, session: Session) -> None:
+        if session.blocked == NOTHING:
+            return
+        if session.blocked == FOR_JOB:
+            for queue in session.waits_on:
+                queue.waiting.pop(session.number, None)
+            session.waits_on = []
+            session.wake = NEVER
+        session.blocked = NOTHING
+        session.settle()
+        self.blocked -= 1
+
+    def wait_for_job(self, session: Session, queues: list[Queue], timeout_ms: i64, with_counters: bool) -> None:
+        """Block until one of the queues has a job; 0 waits for ever."""
+        self.block(session, FOR_JOB)
+        session.waits_on = queues
+        session.with_counters = with_counters
+        for queue in queues:
+            queue.waiting[session.number] = session
+        if timeout_ms > 0:
+            self.alarms.set(session, self.now + timeout_ms)
+
+    def give_up(self, session: Session) -> None:
+        """A session's patience has ended."""
+        if session.blocked == FOR_JOB:
+            reply = BytesWriter()
+            write_null_array(reply, session)
+            self.answer(session, reply.getvalue())
+
+    def serve(self, queue: Queue) -> None:
+        """Give queued jobs to those who wait, one each, first come first served."""
+        while queue.waiting and queue.size > 0 and queue.paused & PAUSE_OUT == 0:
+            session = queue.waiting.popitem(last=False)[1]
+            job = queue.pop()
+            assert job is not None
+            reply = BytesWriter()
+            reply.write(b"*1\r\n")
+            self.hand_out(reply, job, session.with_counters)
+            self.answer(session, reply.getvalue())
+
+    def resume_clients(self) -> None:
+        """CLIENT PAUSE is over."""
+        self.paused_until = 0
+        self.settle()
+        held = self.held
+        self.held = []
+        for session in held:
+            if session.blocked == FOR_RESUME:
+                self.unblock(session)
+                self.wakeups.append((session, b""))
+
+    def close_session(self, session: Session) -> None:
+        """Run nothing more from this session, and have its connection closed once it has its replies."""
+        session.is_closing = True
+        session.settle()
+        self.requests.append(Request(CLOSE, session))
+
+    # -- queues --------------------------------------------------------------------------------------------
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name, made if need be."""
+        last = self.last_queue
+        if last.name is name:
+            return last
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.make_queue(name)
+        self.last_queue = queue
+        return queue
+
+    def make_queue(self, name: bytes) -> Queue:
+        cost: i64 = QUEUE_BYTES + 3 * len(name)
+        if self.used + cost > self.full:
+            raise Refused(errors.OUT_OF_MEMORY)
+        queue = Queue(name, self.now)
+        self.queues[name] = queue
+        self.names.add(name)
+        self.account(cost)
+        self.alarms.set(queue, self.now + self.queue_idle())
+        return queue
+
+    def queue_idle(self) -> i64:
+        if self.level == 0:
+            return QUEUE_IDLE_MS
+        return QUEUE_IDLE_MS_LEVEL1 if self.level == 1 else QUEUE_IDLE_MS_LEVEL2
+
+    def forget_if_idle(self, queue: Queue) -> None:
+        until = queue.used + self.queue_idle()
+        if until <= self.now and queue.is_unused():
+            self.forget_queue(queue)
+        else:
+            self.alarms.set(queue, max(until, self.now + self.queue_idle() // 4))
+
+    def forget_queue(self, queue: Queue) -> None:
+        del self.queues[queue.name]
+        self.names.remove(queue.name)
+        queue.wake = NEVER
+        if self.last_queue is queue:
+            self.last_queue = Queue(b"", 0)
+        self.account(-(QUEUE_BYTES + 3 * len(queue.name)))
+
+    def set_paused(self, queue: Queue, paused: i64) -> None:
+        was = queue.paused
+        queue.paused = paused
+        if was & PAUSE_OUT and not paused & PAUSE_OUT:
+            self.serve(queue)
+
+    # -- the life of a job ---------------------------------------------------------------------------------
+
+    def add(
+        self, queue: Queue, body: bytes, ttl_s: i64, retry_s: i64, delay_s: i64, priority: i64, replicate: i64
+    ) -> Job:
+        """A new job, queued at once or after its delay. The caller has asked `admit` first."""
+        now = self.now
+        seq = self.seq + 1
+        self.seq = seq
+        ctime = now * 1_000_000
+        if ctime <= self.last_ctime:
+            ctime = self.last_ctime + 1
+        self.last_ctime = ctime
+        origin = self.own
+        job = Job(
+            seq, self.random.next(), origin, queue, body, ctime, now + ttl_s * 1000, ttl_minutes(ttl_s, retry_s)
+        )
+        job.retry = i32(retry_s)
+        job.priority = int(priority)
+        job.replicate = i32(replicate)
+        page = origin.put(job)
+        self.jobs += 1
+        queue.held += 1
+        queue.used = now
+        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if delay_s > 0:
+            job.delay = i32(delay_s)
+            job.state = ACTIVE
+            job.qtime = now + delay_s * 1000
+            if job.qtime < page.wake:
+                self.alarms.set(page, job.qtime)
+        else:
+            if job.expire < page.wake:
+                self.alarms.set(page, job.expire)
+            self.enqueue(job)
+        return job
+
+    def admit(self, queue_name: bytes, count: i64, body_bytes: i64, maxlen: i64) -> Queue:
+        """The queue, if it takes `count` more jobs with bodies of `body_bytes` in all; raises Refused if not."""
+        cost = count * (JOB_BYTES + BODY_BYTES_EXTRA) + body_bytes
+        if self.used + cost > self.full:
+            self.evict()
+            if self.used + cost > self.full:
+                raise Refused(errors.OUT_OF_MEMORY)
+        queue = self.queue(queue_name)
+        if maxlen > 0 and queue.size + count > maxlen:
+            raise Refused(errors.MAXLEN)
+        if queue.maxlen > 0 and queue.held + count > queue.maxlen:
+            raise Refused(errors.MAXLEN)
+        if queue.paused & PAUSE_IN:
+            raise Refused(errors.PAUSED)
+        return queue
+
+    def enqueue(self, job: Job) -> None:
+        """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        job.flags |= QUEUED_BEFORE
+        queue = job.queue
+        queue.push(job)
+        if queue.waiting:
+            self.serve(queue)
+
+    def dequeue(self, job: Job) -> None:
+        """Take a job out of its queue without handing it out; it comes back after its retry time."""
+        job.queue.remove(job)
+        job.state = ACTIVE
+        self.lease(job, i64(job.retry) * 1000)
+
+    def hand_out(self, out: BytesWriter, job: Job, with_counters: bool) -> None:
+        """Write a job just taken from its queue into a reply; its lease begins now."""
+        queue = job.queue
+        body = job.body
+        job.state = ACTIVE
+        job.flags |= HANDED_OUT
+        queue.jobs_out += 1
+        if with_counters:
+            out.write(b"*7" + queue.header[2:])
+        else:
+            out.write(queue.header)
+        write_id(out, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
+        out.write(b"\r\n$")
+        write_number(out, len(body))
+        out.write(body)
+        out.write(b"\r\n")
+        if with_counters:
+            out.write(b"$5\r\nnacks\r\n")
+            write_int(out, i64(job.nacks))
+            out.write(b"$21\r\nadditional-deliveries\r\n")
+            write_int(out, i64(job.deliveries))
+        retry = i64(job.retry)
+        if retry > 0:
+            self.lease(job, retry * 1000)
+        else:
+            # At most once: nobody will get it again, so its body need not stay. What remains knows the
+            # job until its ack or its end.
+            job.body = b""
+            self.account(-len(body))
+
+    def lease(self, job: Job, ms: i64) -> None:
+        """Queue the job again after `ms` unless somebody says otherwise; 0: never."""
+        if ms == 0:
+            job.qtime = 0
+            return
+        when = self.now + ms
+        job.qtime = when
+        page = job.origin.find_page(job.seq)
+        assert page is not None
+        if when < page.wake:
+            self.alarms.set(page, when)
+
+    def requeue(self, job: Job) -> None:
+        """A delay or a lease has ended."""
+        if job.queue.paused & PAUSE_IN and job.retry > 0:
+            self.lease(job, i64(job.retry) * 1000)  # not now: ask again after another retry time
+            return
+        if job.flags & QUEUED_BEFORE:
+            job.deliveries += 1
+        self.enqueue(job)
+
+    def may_requeue(self, job: Job) -> bool:
+        """Whether NACK and ENQUEUE may queue this job: not an at-most-once job that was handed out."""
+        return job.state == ACTIVE and not (job.retry == 0 and job.flags & HANDED_OUT)
+
+    def find(self, jid: bytes) -> Job | None:
+        if len(jid) != ID_LENGTH:
+            return None
+        origin: Origin | None = self.own
+        if not jid.startswith(self.own.prefix):
+            origin = self.origins.get(jid[:10])
+            if origin is None:
+                return None
+        seq = id_seq(jid)
+        assert origin is not None
+        job = origin.get(seq)
+        if job is None or not id_matches(jid, seq, job.rnd, i64(job.minutes)):
+            return None
+        return job
+
+    def id_text(self, job: Job) -> bytes:
+        text = BytesWriter()
+        write_id(text, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
+        return text.getvalue()
+
+    def forget(self, job: Job) -> None:
+        """The job leaves this node: acknowledged, deleted or expired."""
+        queue = job.queue
+        if job.state == QUEUED:
+            queue.remove(job)
+        job.state = GONE
+        queue.held -= 1
+        self.jobs -= 1
+        job.origin.remove(job)
+        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
+        job.body = b""
+
+    def wake_page(self, page: Page) -> None:
+        """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
+        now = self.now
+        earliest: i64 = NEVER
+        slots = page.slots
+        for i in range(len(slots)):
+            job = slots[i]
+            if job is None:
+                continue
+            if job.expire <= now:
+                self.expired += 1
+                self.forget(job)
+                continue
+            if job.state == ACTIVE and job.qtime != 0:
+                if job.qtime <= now:
+                    self.requeue(job)
+                if job.state == ACTIVE and job.qtime != 0 and job.qtime < earliest:
+                    earliest = job.qtime
+            if job.expire < earliest:
+                earliest = job.expire
+        if page.live > 0:
+            self.alarms.at_latest(page, earliest)
+
+    def flush_queue(self, queue: Queue) -> i64:
+        """Delete every job of a queue, in whatever state; returns how many."""
+        count: i64 = 0
+        for job in self.jobs_of(queue):
+            self.forget(job)
+            count += 1
+        return count
+
+    def jobs_of(self, queue: Queue) -> list[Job]:
+        found: list[Job] = []
+        for origin in self.origins.values():
+            for page in list(origin.pages.values()):
+                for job in page.slots:
+                    if job is not None and job.queue is queue:
+                        found.append(job)
+        return found
+
+    def flush_all(self) -> None:
+        """Delete every job and every queue; sessions that wait get nothing and may go on."""
+        for origin in self.origins.values():
+            for page in list(origin.pages.values()):
+                for job in list(page.slots):
+                    if job is not None:
+                        self.forget(job)
+        for queue in list(self.queues.values()):
+            for session in list(queue.waiting.values()):
+                self.give_up(session)
+            self.forget_queue(queue)
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def account(self, change: i64) -> None:
+        used = self.used + change
+        self.used = used
+        if used < self.level_from or used >= self.level_until:
+            self.relevel()
+
+    def relevel(self) -> None:
+        """`used` left the range for which the level was worked out."""
+        level1 = self.full // 100 * MEMORY_LEVEL1_PERCENT
+        level2 = self.full // 100 * MEMORY_LEVEL2_PERCENT
+        if self.used >= level2:
+            self.level, self.level_from, self.level_until = 2, level2, NEVER
+        elif self.used >= level1:
+            self.level, self.level_from, self.level_until = 1, level1, level2
+        else:
+            self.level, self.level_from, self.level_until = 0, 0, level1
+        self.settle()
+
+    def evict(self) -> None:
+        """Make room: forget at-most-once jobs that were handed out; nobody will get them again."""
+        if self.config.text("maxmemory-policy") != "acks":
+            return
+        pages = self.own.pages_from(self.evict_from, EVICT_PAGES_PER_COMMAND)
+        if not pages:
+            self.evict_from = 0
+            return
+        for page in pages:
+            self.evict_from = (page.number + 1) * len(page.slots)
+            for job in list(page.slots):
+                if job is not None and job.retry == 0 and job.flags & HANDED_OUT:
+                    self.forget(job)
+
+    def apply_settings(self) -> None:
+        """Settings have changed: take over those the machine keeps at hand."""
+        self.full = self.config.number("maxmemory")
+        self.body_bytes_max = self.config.number("max-body-bytes")
+        self.watch.apply_settings(self.config)
+        self.relevel()
+
+

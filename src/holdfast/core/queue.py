@@ -1,0 +1,101 @@
+"""A queue on this node: its jobs by priority and creation time, the sessions that wait, and its figures.
+
+Queues come into being when somebody names them and are forgotten when nobody has used them for a while
+(QUEUE_IDLE_MS): the queue's own alarm asks from time to time.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core.alarms import Alarm
+from holdfast.core.job import QUEUED, Job
+from holdfast.core.lane import Lane
+from holdfast.core.limits import PRIORITY_DEFAULT
+
+if TYPE_CHECKING:
+    from holdfast.core.session import Session
+
+PAUSE_IN: Final = 1
+PAUSE_OUT: Final = 2
+PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
+
+
+class Queue(Alarm):
+    def __init__(self, name: bytes, now: i64) -> None:
+        super().__init__()
+        self.name: bytes = name
+        # How every job of this queue begins in a GETJOB reply: an array of three, the name, the id's length.
+        self.header: bytes = b"*3\r\n$%d\r\n%b\r\n$48\r\n" % (len(name), name)
+        self.size: i64 = 0  # queued here
+        self.held: i64 = 0  # known here in any state: queued, delayed, handed out
+        self.paused: i64 = 0  # PAUSE_IN | PAUSE_OUT
+        self.maxlen: i64 = 0  # bound on `held`, set by QUEUE SET; 0: none
+        self.created: i64 = now
+        self.used: i64 = now  # last time somebody added or asked
+        self.jobs_in: i64 = 0
+        self.jobs_out: i64 = 0
+        self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
+        self.normal: Lane = Lane(PRIORITY_DEFAULT)
+        self.lanes: list[Lane] = [self.normal]  # the highest priority first
+
+    def lane(self, priority: i64) -> Lane:
+        for lane in self.lanes:
+            if lane.priority == priority:
+                return lane
+        lane = Lane(priority)
+        self.lanes.append(lane)
+        self.lanes.sort(key=lambda each: -each.priority)
+        return lane
+
+    def push(self, job: Job) -> None:
+        self.size += 1
+        self.jobs_in += 1
+        job.state = QUEUED
+        job.qtime = 0
+        priority = i64(job.priority)
+        if priority == PRIORITY_DEFAULT:
+            self.normal.push(job)
+        else:
+            self.lane(priority).push(job)
+
+    def pop(self) -> Job | None:
+        """Take the next job; the caller gives it its new state."""
+        if self.size == 0:
+            return None
+        if len(self.lanes) == 1:
+            job = self.normal.pop()
+        else:
+            job = None
+            for lane in self.lanes:
+                job = lane.pop()
+                if job is not None:
+                    break
+        if job is not None:
+            self.size -= 1
+        return job
+
+    def remove(self, job: Job) -> None:
+        """Take out a job that is queued here; the caller gives it its new state."""
+        self.size -= 1
+        self.lane(i64(job.priority)).remove(job)
+
+    def oldest(self, count: int) -> list[Job]:
+        """The next `count` jobs in the order they would be handed out."""
+        found: list[Job] = []
+        for lane in self.lanes:
+            lane.oldest(count - len(found), found)
+        return found
+
+    def latest(self, count: int) -> list[Job]:
+        """The last `count` jobs, the one that would be handed out last first."""
+        found: list[Job] = []
+        for lane in reversed(self.lanes):
+            lane.latest(count - len(found), found)
+        return found
+
+    def is_unused(self) -> bool:
+        """Nothing is lost if this queue is forgotten."""
+        return self.held == 0 and self.paused == 0 and self.maxlen == 0 and not self.waiting

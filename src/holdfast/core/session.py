@@ -1,0 +1,56 @@
+"""A session: a client as the machine sees it, whatever it is connected by.
+
+The shell makes one for each connection (Node.connect), hands it back with every command, and ends it
+(Node.disconnect). A session that waits, for a job, for copies or for something only the shell can do, is
+`blocked`: its later commands are not run but left with the shell until the reply has gone out, which keeps
+replies in the order of the commands. Its alarm is its patience.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from holdfast.core.alarms import Alarm
+from holdfast.core.queue import Queue
+
+# What a blocked session waits for.
+NOTHING: Final = 0
+FOR_JOB: Final = 1  # GETJOB on empty queues
+FOR_SHELL: Final = 2  # a request that only the shell can carry out
+FOR_RESUME: Final = 3  # CLIENT PAUSE: every command waits
+
+# CLIENT REPLY.
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP_NEXT: Final = 2
+REPLY_SKIP: Final = 3
+
+
+class Session(Alarm):
+    def __init__(self, number: i64, address: str, now: i64, is_trusted: bool) -> None:
+        super().__init__()
+        self.number: i64 = number
+        self.address: str = address
+        self.connected: i64 = now
+        self.used: i64 = now
+        self.handle: object = None  # the shell's own: the connection
+        self.is_trusted: bool = is_trusted  # has said who it is, or nobody has to
+        self.is_plain: bool = is_trusted  # nothing special about it: direct handlers may serve it
+        self.is_resp3: bool = False
+        self.is_monitor: bool = False
+        self.is_closing: bool = False  # QUIT, or killed: no further command is run
+        self.replies: i64 = REPLY_ON
+        self.blocked: i64 = NOTHING
+        self.waits_on: list[Queue] = []
+        self.with_counters: bool = False
+        self.name: bytes = b""
+        self.lib_name: bytes = b""
+        self.lib_version: bytes = b""
+        self.last_command: bytes = b"NULL"
+
+    def settle(self) -> None:
+        """Work out again whether direct handlers may serve this session."""
+        self.is_plain = (
+            self.is_trusted and self.blocked == NOTHING and self.replies == REPLY_ON and not self.is_closing
+        )

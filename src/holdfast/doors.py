@@ -1,0 +1,129 @@
+"""A url to a queue: the one function a user starts with.
+
+    holdfast.open("memory:")                              a node in this process
+    holdfast.open("holdfast://10.0.0.1:7711,10.0.0.2")    the first node of the list that answers
+    holdfast.open("holdfast://:secret@10.0.0.1")          with a password (percent-encode odd characters)
+    holdfast.open("unix:///run/holdfast.sock")            a node on this machine
+    await holdfast.aopen(…)                               the same, for asyncio
+
+What comes back is the same `Queue` (or `AsyncQueue`) whatever the url says, so moving from an embedded
+queue to a cluster is a change of a string. Settings of an embedded node go after a question mark:
+`memory:?maxmemory=100mb`.
+
+A connection is tried at once: a wrong address, a wrong password or a missing one is an exception here and
+not a surprise at the first job.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from holdfast.client.errors import BadRequest, Error, Loading, NotAvailable
+from holdfast.client.pool import AsyncPool, Pool
+from holdfast.client.queue import AsyncQueue, Queue
+from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
+
+LATER: Final = {
+    "file": "an embedded queue that keeps its jobs on disk",
+    "holdfasts": "a connection with TLS",
+    "http": "a queue behind the HTTP gateway",
+    "https": "a queue behind the HTTP gateway",
+    "grpc": "a queue behind the gRPC gateway",
+    "grpcs": "a queue behind the gRPC gateway",
+}
+"""Doors that are planned and named, so that their urls get a straight answer."""
+
+
+def open(
+    url: str,
+    *,
+    connect_timeout: float = CONNECT_TIMEOUT_S,
+    answer_timeout: float | None = ANSWER_TIMEOUT_S,
+) -> Queue:
+    """Open the queue behind a url (see the top of this module), for threads."""
+    scheme, rest = split(url)
+    if scheme == "memory":
+        from holdfast.embedded import open_memory
+
+        return open_memory(memory_settings(rest))
+    pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
+    try:
+        check(pool.call(["PING"]))
+    except BaseException:
+        pool.close()
+        raise
+    return Queue(pool)
+
+
+async def aopen(
+    url: str,
+    *,
+    connect_timeout: float = CONNECT_TIMEOUT_S,
+    answer_timeout: float | None = ANSWER_TIMEOUT_S,
+) -> AsyncQueue:
+    """Open the queue behind a url, for asyncio."""
+    scheme, rest = split(url)
+    if scheme == "memory":
+        from holdfast.embedded import open_memory_async
+
+        return open_memory_async(memory_settings(rest))
+    pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
+    try:
+        check(await pool.call(["PING"]))
+    except BaseException:
+        await pool.close()
+        raise
+    return AsyncQueue(pool)
+
+
+def split(url: str) -> tuple[str, str]:
+    """Scheme and rest, or a sentence about what is wrong."""
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
+    if scheme in LATER:
+        raise NotAvailable(f"{scheme}: urls ({LATER[scheme]}) are not available in this version of Holdfast")
+    if not colon or scheme not in ("memory", "holdfast", "unix"):
+        # Not the whole url: a password may be in it.
+        raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, holdfast://host:port or unix:///path")
+    return scheme, rest
+
+
+def memory_settings(rest: str) -> dict[str, str]:
+    """What follows `memory:`: nothing, or settings of the node."""
+    path, _, query = rest.partition("?")
+    if path not in ("", "//"):
+        raise BadRequest(f"memory: has no path, got {path!r}")
+    return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def targets(
+    scheme: str, rest: str, connect_timeout: float, answer_timeout: float | None
+) -> list[Target]:
+    """What follows `holdfast:` or `unix:`: where the nodes are and who we are."""
+    if not rest.startswith("//"):
+        raise BadRequest(f"a {scheme} url begins with {scheme}://")
+    login, at, place = rest[2:].rpartition("@")
+    user, colon, password = login.partition(":")
+    if at and not colon:
+        raise BadRequest("write the password as :password@ or user:password@")
+
+    def target(host: str = "", port: int = 0, path: str = "") -> Target:
+        return Target(
+            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout
+        )
+
+    if scheme == "unix":
+        if not place.startswith("/"):
+            raise BadRequest("a unix url has an absolute path: unix:///run/holdfast.sock")
+        return [target(path=unquote(place))]
+    place, _, path = place.partition("/")
+    if path or "?" in place:
+        raise BadRequest("a holdfast url ends after the last port")
+    return [target(*parse_address(each)) for each in place.split(",")]
+
+
+def check(reply: object) -> None:
+    """Is the node behind the door willing? One that is still loading will be."""
+    if isinstance(reply, Error) and not isinstance(reply, Loading):
+        raise reply

@@ -1,0 +1,387 @@
+"""A node inside your process: no server, no socket, no thread of its own.
+
+The machine (`holdfast.core.node`) is the one the server runs. Here it has a lock around it, and the calls
+of your threads and tasks are its clients. A call takes a session, executes, and gives the session back; a
+GETJOB that finds nothing leaves its session blocked, and the caller waits.
+
+Who moves time? The machine acts only when it is told that it is later. With a server that is the event
+loop; here it is whoever is there:
+
+* every call first lets the machine do what has become due (leases that ran out, delays, expiries);
+* of the callers that wait, one is the *keeper*: it sleeps until the machine's `next_wake()`, moves time,
+  and wakes those who got an answer. The others sleep until they are woken. When the keeper has its own
+  answer, another waiter becomes keeper. A call that makes the next wake come sooner (a job with a short
+  delay) wakes the keeper to look again.
+
+So nothing runs when nobody calls, and nobody needs it to.
+
+Leaving early. A caller that is interrupted (Ctrl-C, a cancelled task) withdraws: its session is
+disconnected, so that no job is handed to nobody. If the answer had come at that very moment, its jobs are
+given back (NACK).
+
+Both faces stand on the same `Local`: `SyncLoopback` for threads, `AsyncLoopback` for the tasks of an
+event loop. They may even share one. The lock is held for the length of one command, so the event loop
+does not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from holdfast.client.asks import Undo
+from holdfast.client.errors import BadRequest, Closed, Error
+from holdfast.client.queue import AsyncQueue, Queue
+from holdfast.client.resp import Argv, Reply, new_reader, to_bytes
+from holdfast.core.config import BadSetting, Config
+from holdfast.core.effects import CLOSE, KILL
+from holdfast.core.node import Node
+from holdfast.core.session import NOTHING, Session
+
+NAP_S_MAX: Final = 3600.0
+"""Nobody sleeps longer in one go. Event loops have trouble with alarms in a distant future."""
+IDLE_SESSIONS_MAX: Final = 16
+TICKS_MAX: Final = 1000
+"""Each tick is itself bounded; what is still due after so many is left to the next call."""
+BREATHE_MS: Final = 1
+"""An async caller that never has to wait still lets the loop run other tasks this often."""
+
+log = logging.getLogger("holdfast")
+
+
+def open_memory(settings: Mapping[str, str] | None = None) -> Queue:
+    """A queue in the memory of this process, for threads."""
+    return Queue(SyncLoopback(Local(settings)))
+
+
+def open_memory_async(settings: Mapping[str, str] | None = None) -> AsyncQueue:
+    """A queue in the memory of this process, for asyncio."""
+    return AsyncQueue(AsyncLoopback(Local(settings)))
+
+
+class Waiter:
+    """One call, from the command to the answer. What sleeping and waking mean is the face's business."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.words: list[bytes] = []
+        self.reply: Reply = None
+        self.is_over = False
+        self.error: Error | None = None
+        self.nap: float | None = None
+        """Seconds to sleep, None: until woken."""
+
+    def arm(self) -> None:
+        """It has to wait: get ready to be woken."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Make its owner look again. From any thread."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Forget that it was woken."""
+        raise NotImplementedError
+
+    def result(self) -> Reply:
+        if self.error is not None:
+            raise self.error
+        return self.reply
+
+
+class Local:
+    """The node, its lock, its clock, its sessions, and those who wait."""
+
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, clock_ms: Callable[[], int] | None = None
+    ) -> None:
+        self._clock_ms = clock_ms or _clock()
+        node_id = os.urandom(20).hex().encode()
+        self._node = Node(_config(settings or {}), node_id, os.urandom, self._clock_ms())
+        self._lock = threading.Lock()
+        self._reader = new_reader()
+        self._idle: list[Session] = []
+        self._waiters: dict[Waiter, None] = {}
+        self._keeper: Waiter | None = None
+        self._armed_ms = 0
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    def start(self, argv: Argv, waiter: Waiter) -> bool:
+        """Execute a command. True: the answer is in `waiter`; False: it has to wait."""
+        if self._pid != os.getpid():
+            raise Closed("an embedded queue lives in the process that opened it; a forked child can't use it")
+        words = [to_bytes(arg) for arg in argv]
+        if not words:
+            raise BadRequest("a command has at least one word")
+        with self._lock:
+            if self._is_closed:
+                raise Closed("this queue was closed")
+            self._move_time()
+            session = self._idle.pop() if self._idle else self._node.connect("embedded")
+            waiter.session = session
+            waiter.words = words
+            self._execute(waiter)
+            if not waiter.is_over:
+                waiter.arm()
+                session.handle = waiter
+                self._waiters[waiter] = None
+            self._follow_up()
+            return waiter.is_over
+
+    def look(self, waiter: Waiter) -> bool:
+        """A waiter looks after its answer. False: not yet, sleep for `waiter.nap`."""
+        with self._lock:
+            waiter.clear()
+            if not self._is_closed:
+                self._move_time()
+            if waiter.is_over:
+                self._dismiss(waiter)
+                return True
+            if self._keeper is None:
+                self._keeper = waiter
+            waiter.nap = None
+            if self._keeper is waiter:
+                self._armed_ms = self._node.next_wake()
+                waiter.nap = min(NAP_S_MAX, max(0, self._armed_ms - self._node.now) / 1000)
+            return False
+
+    def leave(self, waiter: Waiter, undo: Undo | None) -> None:
+        """The caller has gone. Whatever it asked for must not be lost on it."""
+        if waiter.session is None:
+            return  # It never came in. In a forked child the lock may be held for ever: don't touch it.
+        with self._lock:
+            self._dismiss(waiter)
+            if self._is_closed:
+                return
+            self._move_time()
+            if not waiter.is_over:
+                self._node.disconnect(waiter.session)
+            elif undo is not None:
+                back = undo(waiter.reply)
+                if back is not None:
+                    helper = Waiter()
+                    helper.session = self._node.connect("embedded")
+                    helper.words = [to_bytes(arg) for arg in back]
+                    self._execute(helper)
+            self._follow_up()
+
+    def nudge(self) -> None:
+        """The clock was moved by hand (tests): let everything that has become due happen."""
+        with self._lock:
+            self._move_time()
+            self._follow_up()
+
+    def close(self) -> None:
+        """End it. Those who wait are told so; jobs are gone with the node."""
+        with self._lock:
+            self._is_closed = True
+            for waiter in self._waiters:
+                waiter.is_over = True
+                waiter.error = Closed("this queue was closed while a call was waiting")
+                waiter.wake()
+            self._waiters.clear()
+            self._keeper = None
+            self._idle.clear()
+
+    def _move_time(self) -> None:
+        node = self._node
+        now = self._clock_ms()
+        node.set_time(now, int(time.time() * 1000))
+        for _ in range(TICKS_MAX):
+            if node.next_wake() > now:
+                break
+            node.tick()
+        if node.wakeups or node.requests:
+            self._follow_up()
+
+    def _execute(self, waiter: Waiter) -> None:
+        node, session = self._node, waiter.session
+        assert session is not None
+        node.execute(session, waiter.words)
+        output = node.take_output()
+        if session.blocked != NOTHING:
+            return
+        if output:
+            self._reader.feed(output)
+            waiter.reply = self._reader.gets()
+        waiter.is_over = True
+        self._release(session)
+
+    def _release(self, session: Session) -> None:
+        """Keep a session for the next call, unless it is special (a monitor, RESP3, quiet, closing)."""
+        is_like_new = session.is_plain and not session.is_monitor and not session.is_resp3
+        if is_like_new and len(self._idle) < IDLE_SESSIONS_MAX:
+            session.handle = None
+            self._idle.append(session)
+        else:
+            self._node.disconnect(session)
+
+    def _follow_up(self) -> None:
+        """After an event: pass answers on, refuse what only a server can do, see to the keeper."""
+        node = self._node
+        while node.wakeups or node.requests:
+            requests = list(node.requests)
+            node.requests.clear()
+            for request in requests:
+                if request.session is not None:
+                    self._refuse(request.kind, request.session)
+            wakeups = list(node.wakeups)
+            node.wakeups.clear()
+            for session, data in wakeups:
+                self._pass_on(session, data)
+        if self._keeper is not None and node.next_wake() < self._armed_ms:
+            self._armed_ms = node.next_wake()
+            self._keeper.wake()
+        while node.faults:
+            log.error("a fault in the embedded node, please report it:\n%s", node.faults.pop())
+
+    def _pass_on(self, session: Session, data: bytes) -> None:
+        waiter = session.handle
+        if not isinstance(waiter, Waiter) or waiter.is_over:
+            return  # A monitor, or someone who has left.
+        if data:
+            self._reader.feed(data)
+            waiter.reply = self._reader.gets()
+            waiter.is_over = True
+            self._release(session)
+        else:
+            self._execute(waiter)  # CLIENT PAUSE is over: it had not run yet.
+        if waiter.is_over:
+            del self._waiters[waiter]
+            waiter.wake()
+
+    def _refuse(self, kind: str, session: Session) -> None:
+        if kind == KILL:
+            waiter = session.handle
+            self._node.disconnect(session)
+            if isinstance(waiter, Waiter) and not waiter.is_over:
+                waiter.is_over = True
+                waiter.error = Closed("this call was ended by CLIENT KILL")
+                del self._waiters[waiter]
+                waiter.wake()
+        elif kind != CLOSE and session.blocked != NOTHING:
+            self._node.answer(session, b"-ERR an embedded node can't do that: it has no server around it\r\n")
+
+    def _dismiss(self, waiter: Waiter) -> None:
+        """This one waits no longer. If it kept the time, somebody else must, from this moment on.
+
+        Naming the next keeper here, instead of leaving the place to whoever looks next, matters: the one
+        that is woken may find its own answer, leave as well, and would not know of a duty to pass on.
+        """
+        self._waiters.pop(waiter, None)
+        if self._keeper is waiter:
+            self._keeper = next(iter(self._waiters), None)
+            if self._keeper is not None:
+                self._armed_ms = 0  # It looks at the time itself when it is up.
+                self._keeper.wake()
+
+
+class SyncLoopback:
+    """Calls from threads; a `Channel`."""
+
+    def __init__(self, local: Local) -> None:
+        self.local = local
+
+    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+        waiter = _ThreadWaiter()
+        try:
+            if not self.local.start(argv, waiter):
+                while not self.local.look(waiter):
+                    waiter.sleep()
+        except BaseException:
+            self.local.leave(waiter, undo)
+            raise
+        return waiter.result()
+
+    def close(self) -> None:
+        self.local.close()
+
+
+class AsyncLoopback:
+    """Calls from tasks; an `AsyncChannel`."""
+
+    def __init__(self, local: Local) -> None:
+        self.local = local
+        self._breathed = time.monotonic()
+
+    async def call(
+        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None
+    ) -> Reply:
+        if time.monotonic() - self._breathed > BREATHE_MS / 1000:
+            # Before the command, not after it: a task cancelled here has done nothing yet.
+            await asyncio.sleep(0)
+            self._breathed = time.monotonic()
+        waiter = _TaskWaiter()
+        try:
+            if not self.local.start(argv, waiter):
+                while not self.local.look(waiter):
+                    await waiter.sleep()
+        except BaseException:
+            self.local.leave(waiter, undo)
+            raise
+        return waiter.result()
+
+    async def close(self) -> None:
+        self.local.close()
+
+
+class _ThreadWaiter(Waiter):
+    def arm(self) -> None:
+        self._event = threading.Event()
+
+    def wake(self) -> None:
+        self._event.set()
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    def sleep(self) -> None:
+        self._event.wait(self.nap)
+
+
+class _TaskWaiter(Waiter):
+    def arm(self) -> None:
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def wake(self) -> None:
+        if threading.get_ident() == self._thread:
+            self._event.set()
+            return
+        with contextlib.suppress(RuntimeError):  # Its loop is closed: nobody waits there any more.
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    async def sleep(self) -> None:
+        alarm = None if self.nap is None else self._loop.call_later(self.nap, self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+
+def _clock() -> Callable[[], int]:
+    """Milliseconds that start at unix time and never go back, whatever happens to the clock on the wall."""
+    offset = time.time() - time.monotonic()
+    return lambda: int((time.monotonic() + offset) * 1000)
+
+
+def _config(settings: Mapping[str, str]) -> Config:
+    config = Config()
+    for name, value in settings.items():
+        try:
+            config.set(name, value)
+        except BadSetting as error:
+            raise BadRequest(str(error)) from None
+    return config

@@ -1,0 +1,384 @@
+"""A node as a server: its sockets nested in an event loop, its alarms, signals, and what only a shell can do.
+
+The event loop (uvloop where there is one) sees a single file descriptor, that of the epoll set which holds
+all clients: whenever something is ready there, one call of Sockets.step() serves every client that is ready
+as one batch. Everything that is rare (signals, the sweep once a second, later TLS and peers) is ordinary
+asyncio beside it.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from holdfast import form
+from holdfast.core import effects
+from holdfast.core.direct import Direct
+from holdfast.core.limits import NEVER
+from holdfast.core.node import Node
+from holdfast.core.session import Session
+from holdfast.core.version import VERSION
+from holdfast.shell import clock
+from holdfast.shell.settings import Settings, SettingsError
+
+log = logging.getLogger("holdfast")
+
+SWEEP_S = 1.0
+RATE_SAMPLES = 16
+YOUNG_OBJECTS = 50_000
+"""Python's collector looks at young objects this often; at all objects never by itself (see calm_collector)."""
+
+COLLECT_ALL_JOBS_MAX = 100_000
+"""With fewer jobs than this a full collection is short enough to be done once a minute."""
+
+COLLECT_ALL_S = 60
+
+
+class Server:
+    """Runs one node. `ready` is set when clients can connect, `done` when it should stop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.config = settings.config
+        offset = clock.offset_ms()
+        self.node = Node(self.config, settings.node_id(), os.urandom, clock.wall_ms(), self)
+        self.sockets = make_sockets(self.node, offset)
+        self.sockets.on_requests = self.carry_out
+        self.done = asyncio.Event()
+        self.restart = False
+        self.exit_code = 0
+        self.alarm: asyncio.TimerHandle | None = None
+        self.alarm_ms = NEVER
+        self.offset_ms = offset
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.unix_path: Path | None = None
+        self.rates = Rates()
+        self.pauses = CollectorPauses()
+        self.fault_count = 0
+        self.port = self.config.number("port")
+        self.apply_settings()
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Serve until told to stop; the process's exit code."""
+        self.loop = asyncio.get_running_loop()
+        self.listen()
+        self.loop.add_reader(self.sockets.fileno(), self.step)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+        self.loop.add_signal_handler(signal.SIGHUP, self.reload)
+        calm_collector()
+        sweeping = asyncio.create_task(self.sweep())
+        self.step()
+        try:
+            await self.done.wait()
+        finally:
+            sweeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sweeping
+            self.loop.remove_reader(self.sockets.fileno())
+            self.sockets.shut()
+            if self.unix_path is not None:
+                self.unix_path.unlink(missing_ok=True)
+            self.pauses.stop()
+        log.info("stopped")
+        return self.exit_code
+
+    def step(self) -> None:
+        """One turn of the clients, and the alarm for the next thing that is due without them."""
+        wake = self.sockets.step()
+        if wake != self.alarm_ms:
+            self.set_alarm(wake)
+        if self.node.faults:
+            self.log_faults()
+
+    def set_alarm(self, wake_ms: int) -> None:
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.alarm = None
+        self.alarm_ms = wake_ms
+        if wake_ms < NEVER:
+            assert self.loop is not None
+            now_ms = time.monotonic_ns() / 1e6 + self.offset_ms
+            # A millisecond's grain: never early, or the turn would find nothing due and ask again.
+            self.alarm = self.loop.call_later(max(0.0, wake_ms - now_ms + 0.5) / 1000, self.on_alarm)
+
+    def on_alarm(self) -> None:
+        self.alarm = None
+        self.alarm_ms = NEVER
+        self.step()
+
+    async def sweep(self) -> None:
+        """Once a second what needs no better time: impatience with clients, rates, the collector."""
+        seconds = 0
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            seconds += 1
+            self.sockets.sweep()
+            self.rates.sample(self.sockets.figures(), self.commands_run())
+            if seconds % COLLECT_ALL_S == 0 and self.node.jobs < COLLECT_ALL_JOBS_MAX:
+                gc.collect()
+
+    def stop(self, why: str) -> None:
+        log.info("stopping: %s", why)
+        self.done.set()
+
+    def reload(self) -> None:
+        """SIGHUP: read the file again and take over what may change while the node runs."""
+        try:
+            fresh = Settings(self.settings.said, self.settings.file, environ={})
+        except SettingsError as error:
+            log.error("settings not reloaded: %s", error)
+            return
+        from holdfast.core.config import SETTINGS
+
+        changed = []
+        for setting in SETTINGS:
+            value = fresh.config.text(setting.name)
+            if value != self.config.text(setting.name) and setting.name not in self.config.changed:
+                if setting.live:
+                    self.config.set(setting.name, value)
+                    changed.append(setting.name)
+                else:
+                    log.warning("the setting %s has changed in the file; it takes a restart", setting.name)
+        self.node.apply_settings()
+        self.apply_settings()
+        log.info("settings reloaded: %s", ", ".join(changed) or "nothing has changed")
+
+    # -- listening -----------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        addresses = self.config.text("bind").split()
+        self.protect(addresses)
+        backlog = self.config.number("tcp-backlog")
+        for address in addresses:
+            sock = bind(address, self.port, backlog)
+            self.port = sock.getsockname()[1]
+            self.sockets.listen(sock)
+        self.config.set("port", str(self.port))
+        path = self.config.text("unixsocket")
+        if path:
+            self.unix_path = Path(path)
+            self.sockets.listen(bind_unix(self.unix_path, self.config.text("unixsocketperm"), backlog))
+
+    def protect(self, addresses: list[str]) -> None:
+        """A node that asks for no password is not for strangers."""
+        if self.config.text("requirepass") or not self.config.is_on("protected-mode"):
+            return
+        for address in addresses:
+            if not is_loopback(address):
+                raise SettingsError(
+                    f"refusing to listen on {address} without a password. Set requirepass, or listen on "
+                    "127.0.0.1, or say protected-mode no if the network is yours alone"
+                )
+
+    # -- what the node asks for ----------------------------------------------------------------------------
+
+    def carry_out(self) -> None:
+        requests = self.node.requests[:]
+        self.node.requests.clear()
+        for request in requests:
+            self.carry_out_one(request)
+
+    def carry_out_one(self, request: effects.Request) -> None:
+        session = request.session
+        if request.kind == effects.CLOSE and session is not None:
+            self.sockets.close_session(session, False)
+        elif request.kind == effects.KILL and session is not None:
+            self.sockets.close_session(session, True)
+        elif request.kind == effects.APPLY_SETTINGS:
+            self.apply_settings()
+            if request.argument == b"reset":
+                self.sockets.reset()
+        elif request.kind == effects.SAVE_SETTINGS and session is not None:
+            try:
+                self.settings.save()
+                self.node.answer(session, b"+OK\r\n")
+            except SettingsError as error:
+                self.node.answer(session, f"-ERR {error}\r\n".encode())
+        elif request.kind == effects.SHUTDOWN:
+            self.stop("SHUTDOWN")
+        elif request.kind == effects.RESTART:
+            self.restart = True
+            self.stop("DEBUG RESTART")
+        elif request.kind == effects.SLEEP and session is not None:
+            time.sleep(int(request.argument) / 1000)
+            self.node.answer(session, b"+OK\r\n")
+        elif request.kind == effects.CRASH:
+            log.critical("crashing, as DEBUG %s asks", request.argument.decode())
+            os.kill(os.getpid(), signal.SIGABRT if request.argument == b"ASSERT" else signal.SIGSEGV)
+
+    def apply_settings(self) -> None:
+        number = self.config.number
+        _, hard, soft, seconds = self.config.text("client-output-buffer-limit").split()
+        self.sockets.configure(
+            number("maxclients"), number("tcp-keepalive"), number("timeout") * 1000, number("command-timeout-ms"),
+            number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
+        )
+        level = {"debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO,
+                 "warning": logging.WARNING}[self.config.text("loglevel")]
+        log.setLevel(level)
+
+    def log_faults(self) -> None:
+        for fault in self.node.faults:
+            self.fault_count += 1
+            log.error("a fault in the machine:\n%s", fault)
+        self.node.faults.clear()
+
+    # -- the node's meter ----------------------------------------------------------------------------------
+
+    def process(self) -> dict[str, str]:
+        times = os.times()
+        facts = {
+            "form": form.name(),
+            "build": f"{form.name()}/{self.sockets.__class__.__module__.rsplit('.', 1)[-1]}",
+            "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "multiplexing_api": "epoll",
+            "python_version": platform.python_version(),
+            "process_id": str(os.getpid()),
+            "executable": sys.executable,
+            "config_file": str(self.settings.file or ""),
+            "used_memory_rss": str(resident_bytes()),
+            "used_cpu_sys": f"{times.system:.2f}",
+            "used_cpu_user": f"{times.user:.2f}",
+            "used_cpu_sys_children": f"{times.children_system:.2f}",
+            "used_cpu_user_children": f"{times.children_user:.2f}",
+            "gc_longest_pause_usec": str(self.pauses.longest_ns // 1000),
+            "faults": str(self.fault_count),
+            **self.rates.now(),
+        }
+        facts.update({name: str(value) for name, value in self.sockets.figures().items()})
+        return facts
+
+    def direct(self) -> list[tuple[bytes, int, int]]:
+        rows: list[tuple[bytes, int, int]] = self.sockets.direct()
+        return rows
+
+    def connection(self, session: Session) -> dict[str, int]:
+        facts: dict[str, int] = self.sockets.describe(session)
+        return facts
+
+    def commands_run(self) -> int:
+        listed = sum(entry.calls for entry in self.node.entries.values())
+        return listed + sum(row[1] for row in self.direct())
+
+
+def make_sockets(node: Node, offset_ms: int) -> Any:
+    """The compiled sockets, or their plain twin where those are not to be had."""
+    handlers = Direct(node).handlers()
+    if not form.PURE:
+        with contextlib.suppress(ImportError):
+            from holdfast.shell import native
+
+            if not str(native.__file__).endswith(".py"):
+                return native.Sockets(node, handlers, offset_ms)
+    from holdfast.shell import plain
+
+    return plain.Sockets(node, handlers, offset_ms)
+
+
+def bind(address: str, port: int, backlog: int) -> socket.socket:
+    host = address.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=backlog)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
+
+
+def bind_unix(path: Path, permissions: str, backlog: int) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            path.unlink()
+        sock.bind(str(path))
+        os.chmod(path, int(permissions, 8))
+        sock.listen(backlog)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot listen on the Unix socket {path}: {error}") from None
+    return sock
+
+
+def is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def calm_collector() -> None:
+    """Python's cyclic collector must never walk over all jobs while clients wait.
+
+    Jobs are outside it, but the lists that hold them are not. What exists now is taken out of its sight;
+    young objects are looked at as usual; all objects only when the server says so (Server.sweep).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 1_000_000)
+
+
+class CollectorPauses:
+    """How long Python's collector has kept everybody waiting."""
+
+    def __init__(self) -> None:
+        self.began = 0
+        self.longest_ns = 0
+        gc.callbacks.append(self.note)
+
+    def note(self, phase: str, facts: dict[str, int]) -> None:
+        if phase == "start":
+            self.began = time.perf_counter_ns()
+        else:
+            self.longest_ns = max(self.longest_ns, time.perf_counter_ns() - self.began)
+
+    def stop(self) -> None:
+        gc.callbacks.remove(self.note)
+
+
+class Rates:
+    """Commands and bytes per second over the last moments."""
+
+    def __init__(self) -> None:
+        self.samples: list[tuple[float, int, int, int]] = []
+
+    def sample(self, figures: dict[str, int], commands: int) -> None:
+        self.samples.append((
+            time.monotonic(), commands, figures["total_net_input_bytes"], figures["total_net_output_bytes"],
+        ))
+        del self.samples[:-RATE_SAMPLES]
+
+    def now(self) -> dict[str, str]:
+        if len(self.samples) < 2:
+            return {}
+        first, last = self.samples[0], self.samples[-1]
+        seconds = max(1e-3, last[0] - first[0])
+        return {
+            "instantaneous_ops_per_sec": str(max(0, int((last[1] - first[1]) / seconds))),
+            "instantaneous_input_kbps": f"{max(0, last[2] - first[2]) / 1024 / seconds:.2f}",
+            "instantaneous_output_kbps": f"{max(0, last[3] - first[3]) / 1024 / seconds:.2f}",
+        }
+
+
+def banner(server: Server) -> str:
+    where = "compiled" if form.is_compiled() else "pure Python (slower: see docs)"
+    return f"holdfast {VERSION}, {where}, node {server.node.node_id[:8].decode()}"

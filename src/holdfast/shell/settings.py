@@ -1,0 +1,163 @@
+"""Where settings come from, and where they are kept.
+
+    a flag  >  a HOLDFAST_… variable  >  what CONFIG REWRITE saved in the dir  >  the file  >  the default
+
+What CONFIG REWRITE saved must hold after a restart with the same command line, also where that command line
+names the setting. So a saved value remembers what the flag or variable said when it was saved, and wins as
+long as that still says the same; a flag that has been changed since is a newer word than the saved one.
+
+The file is TOML with the names of core/config.py as keys. The node's id is in the dir, too.
+"""
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.core.config import BY_NAME, BadSetting, Config
+from holdfast.core.ids import NODE_ID_LENGTH
+
+SAVED = "settings.toml"
+NODE_ID = "node-id"
+PREFIX = "HOLDFAST_"
+# Variables that begin like a setting and are none.
+NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT"}
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; the message is for the person who started the node."""
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper().replace("-", "_")
+
+
+def read_toml(path: Path) -> dict[str, str]:
+    """The settings in a file, as text."""
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"there is no file {path}") from None
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+    settings = {}
+    for name, value in table.items():
+        if name == "said" and isinstance(value, dict):
+            continue
+        if isinstance(value, bool):
+            settings[name] = "yes" if value else "no"
+        elif isinstance(value, (str, int)):
+            settings[name] = str(value)
+        else:
+            raise SettingsError(f"{path}: the value of '{name}' is neither text nor a number nor true or false")
+        if name not in BY_NAME:
+            raise SettingsError(f"{path}: there is no setting '{name}'")
+    return settings
+
+
+class Settings:
+    """The settings of a node to be started, and what it takes to save them again."""
+
+    def __init__(
+        self, flags: Mapping[str, str], file: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.config = Config()
+        self.file = file
+        environ = os.environ if environ is None else environ
+        self.said = {**from_environment(environ), **flags}  # flags and variables: what was said at this start
+        from_file = read_toml(file) if file is not None else {}
+        folder = self.said.get("dir", from_file.get("dir", ""))
+        self.dir = Path(folder) if folder else None
+        saved: dict[str, str] = {}
+        said_before: dict[str, str] = {}
+        if self.dir is not None and (self.dir / SAVED).exists():
+            saved = read_toml(self.dir / SAVED)
+            said_before = {str(k): str(v) for k, v in read_said(self.dir / SAVED).items()}
+        self.saved = saved
+        for name in {**from_file, **saved, **self.said}:
+            value = from_file.get(name)
+            source = str(file)
+            if name in saved and (name not in self.said or said_before.get(name) == self.said[name]):
+                value, source = saved[name], f"{self.dir}/{SAVED}"
+            elif name in self.said:
+                value, source = self.said[name], f"--set, its flag, or {variable(name)}"
+            assert value is not None
+            try:
+                self.config.set(name, value)
+            except BadSetting as error:
+                raise SettingsError(f"{name}: {error} ({source})") from None
+
+    def save(self) -> None:
+        """Keep what CONFIG SET has changed, so that it holds after a restart. Raises SettingsError."""
+        if self.dir is None:
+            raise SettingsError("The server is running without a config file")
+        self.saved.update({name: self.config.text(name) for name in self.config.changed})
+        lines = ["# Written by CONFIG REWRITE. What holds over what: see the reference of settings."]
+        lines += [f"{name} = {quoted(value)}" for name, value in sorted(self.saved.items())]
+        said = {name: self.said[name] for name in self.saved if name in self.said}
+        if said:
+            lines += ["", "# What the command line and the environment said when this was saved.", "[said]"]
+            lines += [f"{name} = {quoted(value)}" for name, value in sorted(said.items())]
+        write_whole(self.dir / SAVED, "\n".join(lines) + "\n")
+        self.config.changed.clear()
+
+    def node_id(self) -> bytes:
+        """This node's id: kept in the dir, or a new one each time where there is none."""
+        if self.dir is None:
+            return new_node_id()
+        path = self.dir / NODE_ID
+        try:
+            self.dir.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                write_whole(path, new_node_id().decode() + "\n")
+            text = path.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"cannot use the folder {self.dir}: {error}") from None
+        if re.fullmatch(rf"[0-9a-f]{{{NODE_ID_LENGTH}}}", text) is None:
+            raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
+        return text.encode()
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    names = {variable(name): name for name in BY_NAME}
+    found = {}
+    for key, value in environ.items():
+        if key in names:
+            found[names[key]] = value
+        elif key.startswith(PREFIX) and key not in NOT_SETTINGS:
+            raise SettingsError(f"the variable {key} names no setting")
+    return found
+
+
+def read_said(path: Path) -> dict[str, object]:
+    said = tomllib.loads(path.read_text("utf-8")).get("said", {})
+    return said if isinstance(said, dict) else {}
+
+
+def quoted(value: str) -> str:
+    """A TOML string."""
+    escaped = value.encode("unicode_escape").decode("ascii").replace("\\x", "\\u00").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by one step: after a crash it is the old or the new one, never half of each."""
+    beside = path.with_name(path.name + ".new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+
+def new_node_id() -> bytes:
+    return secrets.token_hex(NODE_ID_LENGTH // 2).encode()

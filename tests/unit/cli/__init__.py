@@ -1,0 +1,1 @@
+"""Tests of the prompt and the load generator."""

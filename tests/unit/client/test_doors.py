@@ -1,0 +1,95 @@
+"""Which url opens what, and what a wrong one is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import doors
+from holdfast.client import errors
+from holdfast.client.queue import Queue
+
+from .stub_node import Stub
+
+
+def places(url: str) -> list[str]:
+    scheme, rest = doors.split(url)
+    return [str(target) for target in doors.targets(scheme, rest, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("holdfast://a", ["a:7711"]),
+        ("holdfast://a:1,b:2,[::1]:3", ["a:1", "b:2", "[::1]:3"]),
+        ("HOLDFAST://:pw@a:1/", ["a:1"]),
+        ("holdfast://[fe80::1]", ["[fe80::1]:7711"]),
+        ("unix:///run/a%20b.sock", ["/run/a b.sock"]),
+        ("unix://:pw@/run/x", ["/run/x"]),
+    ],
+)
+def test_addresses(url: str, expected: list[str]) -> None:
+    assert places(url) == expected
+
+
+def test_login() -> None:
+    target = doors.targets("holdfast", "//ann:p%40ss%3A@a", 1, 2)[0]
+    assert (target.user, target.password) == ("ann", "p@ss:")
+    assert (target.connect_timeout, target.answer_timeout) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "redis://a", "holdfast:a", "holdfast://", "holdfast://a:x", "holdfast://a:0",
+     "holdfast://a,,b", "holdfast://a/0", "holdfast://a?x=1", "holdfast://[::1", "holdfast://secret@a",
+     "unix://run/x", "memory:here", "memory:?no-such-setting=1", "memory:?maxmemory=lots"],
+)
+def test_a_wrong_url_is_a_bad_request(url: str) -> None:
+    with pytest.raises(errors.BadRequest):
+        doors.open(url)
+
+
+@pytest.mark.parametrize("scheme", doors.LATER)
+def test_doors_that_do_not_exist_yet_say_so(scheme: str) -> None:
+    with pytest.raises(errors.NotAvailable, match="not available in this version"):
+        doors.open(f"{scheme}://somewhere")
+
+
+def test_memory() -> None:
+    with doors.open("memory:?maxmemory=100mb") as queue:
+        assert queue.call("CONFIG", "GET", "maxmemory") == [b"maxmemory", b"104857600"]
+
+
+def test_a_node_over_tcp_and_over_a_unix_socket(stub: Stub, unix_stub: tuple[Stub, str]) -> None:
+    for url in (f"holdfast://127.0.0.1:{stub.port}", f"unix://{unix_stub[1]}"):
+        with doors.open(url) as queue:
+            assert isinstance(queue, Queue)
+            assert queue.call("TIME") == b"OK"
+
+    async def main() -> None:
+        async with await doors.aopen(f"holdfast://:pw@127.0.0.1:{stub.port}") as queue:
+            assert await queue.call("TIME") == b"OK"
+        assert stub.seen[-3:] == [[b"AUTH", b"pw"], [b"PING"], [b"TIME"]]
+        async with await doors.aopen("memory:") as queue:
+            assert await queue.length("q") == 0
+
+    asyncio.run(main())
+
+
+def test_a_node_that_wants_a_password_says_so_at_the_door(stub: Stub) -> None:
+    stub.answer = lambda argv: b"-NOAUTH Authentication required.\r\n"
+    with pytest.raises(errors.NotAllowed):
+        doors.open(f"holdfast://127.0.0.1:{stub.port}")
+    with pytest.raises(errors.NotAllowed):
+        asyncio.run(_open(stub))
+
+
+def test_a_node_that_is_still_loading_may_be_waited_for(stub: Stub) -> None:
+    stub.answer = lambda argv: b"-LOADING reading the journal\r\n"
+    with doors.open(f"holdfast://127.0.0.1:{stub.port}") as queue, pytest.raises(errors.Loading):
+        queue.add("q", "b")
+
+
+async def _open(stub: Stub) -> None:
+    await doors.aopen(f"holdfast://127.0.0.1:{stub.port}")

@@ -1,0 +1,184 @@
+"""Many callers over few connections: sharing, waiting, closing, reconnecting, the second node of a list."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from holdfast.client import errors
+from holdfast.client import pool as module
+from holdfast.client.asks import give_back
+from holdfast.client.pool import AsyncPool, Pool
+from holdfast.client.target import Target
+
+from .stub_node import HANG_UP, SILENCE, Command, Stub, job_reply
+
+GETJOB = ["GETJOB", "FROM", "q"]
+
+
+@pytest.fixture
+def nobody() -> Target:
+    """An address where nobody listens."""
+    unused = socket.create_server(("127.0.0.1", 0))
+    port = unused.getsockname()[1]
+    unused.close()
+    return Target(port=port)
+
+
+def only_getjob_waits(argv: Command) -> bytes:
+    return SILENCE if argv[0] == b"GETJOB" else b"+OK\r\n"
+
+
+def test_threads_share_connections_and_get_their_own_answers(stub: Stub) -> None:
+    stub.answer = lambda argv: b"+%b\r\n" % argv[1]
+    pool = Pool([Target(port=stub.port)])
+    with ThreadPoolExecutor(8) as threads:
+        numbers = range(400)
+        answers = list(threads.map(lambda n: pool.call(["ECHO", n]), numbers))
+    assert answers == [b"%d" % n for n in numbers]
+    assert stub.connections <= 8
+    pool.close()
+
+
+def test_a_call_that_waits_holds_nobody_up_and_closing_ends_it(stub: Stub) -> None:
+    stub.answer = only_getjob_waits
+    pool = Pool([Target(port=stub.port)])
+    raised: list[errors.Error] = []
+
+    def wait() -> None:
+        try:
+            pool.call(GETJOB, None, give_back)
+        except errors.Error as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    stub.wait_for(lambda s: b"GETJOB" in s.names())
+    assert pool.call(["PING"]) == b"OK"
+    pool.close()
+    thread.join(10)
+    assert type(raised[0]) is errors.Closed
+    with pytest.raises(errors.Closed):
+        pool.call(["PING"])
+
+
+def test_a_connection_that_died_while_idle_is_replaced_unnoticed(stub: Stub) -> None:
+    """The node was restarted between two calls. Nothing was under way, so nobody has to hear of it."""
+    pool = Pool([Target(port=stub.port)])
+    pool.call(["PING"])
+    stub.hang_up()
+    while not pool._idle[0].is_stale():  # The news travels through the kernel.
+        pass
+    assert pool.call(["PING"]) == b"OK"
+    assert stub.connections == 2
+    pool.close()
+
+
+def test_a_call_that_was_under_way_is_not_repeated(stub: Stub) -> None:
+    stub.answer = lambda argv: HANG_UP
+    pool = Pool([Target(port=stub.port)])
+    with pytest.raises(errors.ConnectionLost):
+        pool.call(["ADDJOB", "q", "b", 0])
+    assert stub.names() == [b"ADDJOB"]
+    stub.answer = lambda argv: b"+OK\r\n"
+    assert pool.call(["PING"]) == b"OK"
+    pool.close()
+
+
+def test_the_first_node_that_answers_is_used(stub: Stub, nobody: Target) -> None:
+    pool = Pool([nobody, Target(port=stub.port)])
+    assert pool.call(["PING"]) == b"OK"
+    pool.close()
+    with pytest.raises(errors.Unreachable, match=r"no node can be reached: .*; "):
+        Pool([nobody, nobody]).call(["PING"])
+
+
+def test_places_to_wait_are_bounded(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MAX", 0)
+    pool = Pool([Target(port=stub.port)])
+    with pytest.raises(errors.TooManyClients):
+        pool.call(GETJOB, None, give_back)
+    assert pool.call(GETJOB, 0, give_back) == b"OK"
+    pool.close()
+
+    async def main() -> None:
+        async_pool = AsyncPool([Target(port=stub.port)])
+        with pytest.raises(errors.TooManyClients):
+            await async_pool.call(GETJOB, None, give_back)
+        await async_pool.close()
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_makes_its_own_connections(stub: Stub) -> None:
+    pool = Pool([Target(port=stub.port)])
+    pool.call(["PING"])
+    parents = pool._idle[0]
+    pool._pid += 1
+    pool.call(["PING"])
+    assert stub.connections == 2 and parents.is_open and parents not in pool._idle
+    parents.close()
+    pool.close()
+
+
+def test_tasks_share_a_bounded_number_of_connections(stub: Stub) -> None:
+    async def main() -> None:
+        stub.answer = lambda argv: b"+%b\r\n" % argv[1]
+        pool = AsyncPool([Target(port=stub.port)])
+        answers = await asyncio.gather(*(pool.call(["ECHO", n]) for n in range(500)))
+        assert answers == [b"%d" % n for n in range(500)]
+        assert stub.connections <= module.QUICK_MAX
+        await pool.close()
+        with pytest.raises(errors.Closed):
+            await pool.call(["PING"])
+
+    asyncio.run(main())
+
+
+def test_async_closing_ends_those_who_wait(stub: Stub) -> None:
+    async def main() -> None:
+        stub.answer = only_getjob_waits
+        pool = AsyncPool([Target(port=stub.port)])
+        task = asyncio.create_task(pool.call(GETJOB, None, give_back))
+        await asyncio.to_thread(stub.wait_for, lambda s: b"GETJOB" in s.names())
+        assert await pool.call(["PING"]) == b"OK"
+        await pool.close()
+        with pytest.raises(errors.Closed):
+            await task
+
+    asyncio.run(main())
+
+
+def test_async_dead_connections_and_dead_nodes_are_passed_over(stub: Stub, nobody: Target) -> None:
+    async def main() -> None:
+        pool = AsyncPool([nobody, Target(port=stub.port)])
+        await pool.call(["PING"])
+        stub.hang_up()
+        while not pool._idle[0].is_stale():
+            await asyncio.sleep(0)
+        assert await pool.call(["PING"]) == b"OK"
+        await pool.close()
+        with pytest.raises(errors.Unreachable):
+            await AsyncPool([nobody, nobody]).call(["PING"])
+
+    asyncio.run(main())
+
+
+def test_closing_waits_until_a_cancelled_caller_has_given_its_job_back(stub: Stub) -> None:
+    async def main() -> None:
+        stub.answer = lambda argv: SILENCE if argv[0] == b"GETJOB" else b":1\r\n"
+        stub.at_end = job_reply("ID9")
+        pool = AsyncPool([Target(port=stub.port)])
+        task = asyncio.create_task(pool.call(GETJOB, None, give_back))
+        await asyncio.to_thread(stub.wait_for, lambda s: len(s.seen) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await pool.close()
+        assert stub.seen[1:] == [[b"NACK", b"ID9"]]
+
+    asyncio.run(main())

@@ -1,0 +1,336 @@
+"""What each method sends, what it makes of the answer, and what leaving a `with` block means.
+
+The channel is a list of prepared answers, so these tests are about words and values only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from holdfast.client import asks, errors
+from holdfast.client.asks import Undo
+from holdfast.client.queue import AsyncQueue, Queue
+from holdfast.client.resp import Argv, Reply
+
+JOB: Reply = [[b"q", b"ID1", b"body", b"nacks", 2, b"additional-deliveries", 1]]
+
+
+class Script:
+    """A channel that answers from a list."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.sent: list[list[Any]] = []
+        self.patience: list[float | None] = []
+        self.is_closed = False
+
+    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+        self.sent.append(list(argv))
+        self.patience.append(patience)
+        reply = self.replies.pop(0)
+        if isinstance(reply, BaseException) and not isinstance(reply, errors.BadRequest):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class AsyncScript:
+    def __init__(self, *replies: Reply) -> None:
+        self.script = Script(*replies)
+
+    async def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+        await asyncio.sleep(0)
+        return self.script.call(argv, patience, undo)
+
+    async def close(self) -> None:
+        self.script.close()
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def test_add_speaks_milliseconds_for_patience_and_whole_seconds_for_the_rest() -> None:
+    script = Script(b"ID1")
+    job_id = Queue(script).add(
+        "q", "body", timeout=0.25, replicate=2, delay=0.5, retry=30, ttl=60.2, maxlen=7, priority=9,
+        is_async=True,
+    )
+    assert job_id == "ID1"
+    assert script.sent == [
+        ["ADDJOB", "q", "body", 250, "REPLICATE", 2, "DELAY", 1, "RETRY", 30, "TTL", 61,
+         "MAXLEN", 7, "PRIORITY", 9, "ASYNC"]
+    ]
+    assert script.patience == [0.25]
+
+
+def test_add_without_options_waits_five_seconds_for_copies() -> None:
+    script = Script(b"ID1", b"ID2")
+    Queue(script).add("q", b"\x00")
+    Queue(script).add("q", b"\x00", timeout=None, is_async=False)
+    assert script.sent == [["ADDJOB", "q", b"\x00", 5000], ["ADDJOB", "q", b"\x00", 0]]
+    assert script.patience == [5.0, None]
+
+
+def test_a_fraction_never_becomes_zero_where_zero_means_something_else() -> None:
+    """RETRY 0 is at most once, TIMEOUT 0 is for ever."""
+    script = Script(b"ID1", None)
+    Queue(script).add("q", "b", retry=0.001)
+    Queue(script).take("q", timeout=0.0001)
+    assert script.sent[0][-2:] == ["RETRY", 1]
+    assert script.sent[1][1:3] == ["TIMEOUT", 1]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_duration_must_be_a_number(value: float) -> None:
+    with pytest.raises(errors.BadRequest, match="delay"):
+        Queue(Script()).add("q", "b", delay=value)
+    with pytest.raises(errors.BadRequest):
+        Queue(Script()).next("q", timeout=-1)
+
+
+def test_add_many_is_one_call_and_none_for_nothing() -> None:
+    script = Script([b"ID1", b"ID2"])
+    queue = Queue(script)
+    assert queue.add_many("q", (body for body in ("a", b"b")), ttl=9) == ["ID1", "ID2"]
+    assert queue.add_many("q", []) == []
+    assert script.sent == [["ADDJOBS", "q", 5000, 2, "a", b"b", "TTL", 9]]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (asks.take(("a", "b"), 1, None), ["GETJOB", "WITHCOUNTERS", "FROM", "a", "b"]),
+        (asks.take(("a",), 1, 0), ["GETJOB", "NOHANG", "WITHCOUNTERS", "FROM", "a"]),
+        (asks.take(("a",), 50, 1.5), ["GETJOB", "TIMEOUT", 1500, "COUNT", 50, "WITHCOUNTERS", "FROM", "a"]),
+    ],
+)
+def test_the_three_ways_to_wait(ask: asks.Ask[Any], words: list[Any]) -> None:
+    assert list(ask.argv) == words
+
+
+def test_next_gives_a_job_or_raises_empty() -> None:
+    queue = Queue(Script(JOB, None))
+    job = queue.next("q", timeout=5)
+    assert (job.id, job.queue, job.body, job.text) == ("ID1", "q", b"body", "body")
+    assert (job.nacks, job.additional_deliveries) == (2, 1)
+    with pytest.raises(errors.Empty, match=r"no job in a, b within 0\.5 s"):
+        queue.next("a", "b", timeout=0.5)
+
+
+def test_try_next_and_take_answer_with_values() -> None:
+    queue = Queue(Script(None, None, JOB))
+    assert queue.try_next("q") is None
+    assert queue.take("q") == []
+    assert [job.id for job in queue.take("q")] == ["ID1"]
+
+
+def test_at_least_one_queue_must_be_named() -> None:
+    with pytest.raises(errors.BadRequest):
+        Queue(Script()).next()
+
+
+def test_a_block_that_ends_well_means_done() -> None:
+    script = Script(JOB, 1)
+    with Queue(script).next("q") as job:
+        assert not job.is_settled
+    assert job.is_settled
+    assert script.sent[1:] == [["ACKJOB", "ID1"]]
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_a_block_that_raises_gives_the_job_back(kind: type[BaseException]) -> None:
+    script = Script(JOB, 1)
+    with pytest.raises(kind), Queue(script).next("q"):
+        raise kind
+    assert script.sent[1:] == [["NACK", "ID1"]]
+
+
+def test_what_was_settled_inside_the_block_stays_settled() -> None:
+    script = Script(JOB, 1, JOB, 1)
+    queue = Queue(script)
+    with queue.next("q") as job:
+        assert job.fail() is True
+    with pytest.raises(ValueError), queue.next("q") as job:
+        assert job.done() is True
+        raise ValueError
+    assert [argv[0] for argv in script.sent] == ["GETJOB", "NACK", "GETJOB", "ACKJOB"]
+
+
+def test_the_callers_own_exception_wins_over_a_failed_giving_back() -> None:
+    script = Script(JOB, errors.ConnectionLost("gone"))
+    with pytest.raises(ValueError) as caught, Queue(script).next("q"):
+        raise ValueError("mine")
+    assert "Giving job ID1 back failed too (LOST gone)" in caught.value.__notes__[0]
+
+
+def test_an_acknowledgement_that_fails_is_not_swallowed() -> None:
+    script = Script(JOB, errors.ConnectionLost("gone"))
+    with pytest.raises(errors.Unknown), Queue(script).next("q"):
+        pass
+
+
+def test_jobs_ends_when_nothing_comes_for_the_timeout() -> None:
+    queue = Queue(Script(JOB, JOB, None))
+    assert [job.id for job in queue.jobs("q", timeout=1)] == ["ID1", "ID1"]
+
+
+def test_jobs_without_timeout_goes_on_after_an_empty_answer() -> None:
+    queue = Queue(Script(None, JOB))
+    assert next(queue.jobs("q")).id == "ID1"
+
+
+def test_jobs_and_ids_may_be_mixed() -> None:
+    script = Script(JOB, 2, 2)
+    queue = Queue(script)
+    job = queue.next("q")
+    assert queue.done(job, "ID2") == 2
+    assert queue.fail("ID3", job) == 2
+    assert queue.done() == queue.fail() == 0
+    assert script.sent[1:] == [["ACKJOB", "ID1", "ID2"], ["NACK", "ID3", "ID1"]]
+
+
+def test_extend_and_length() -> None:
+    queue = Queue(Script(30, 7))
+    assert queue.extend("ID1") == 30.0
+    assert queue.length("q") == 7
+
+
+FLAT_STATS: list[Reply] = [
+    b"name", b"q", b"len", 3, b"age", 10, b"idle", 2, b"blocked", 1, b"import-from", [b"n1"],
+    b"import-rate", 0, b"jobs-in", 5, b"jobs-out", 2, b"pause", b"none", b"something-new", b"x",
+]
+
+
+def test_stats_reads_pairs_and_maps_and_passes_over_what_it_does_not_know() -> None:
+    as_map: Reply = dict(zip(FLAT_STATS[::2], FLAT_STATS[1::2], strict=True))
+    queue = Queue(Script(FLAT_STATS, as_map, None))
+    first, second = queue.stats("q"), queue.stats("q")
+    assert first is not None and first == second
+    assert (first.name, first.length, first.import_from, first.pause) == ("q", 3, ("n1",), "none")
+    assert queue.stats("q") is None
+
+
+def test_show_reads_nulls() -> None:
+    reply: Reply = [
+        b"id", b"ID1", b"queue", b"q", b"state", b"active", b"repl", 1, b"ttl", 60, b"ctime", 1, b"delay", 0,
+        b"retry", 6, b"nacks", 0, b"additional-deliveries", 0, b"nodes-delivered", [b"n1"],
+        b"nodes-confirmed", [], b"next-requeue-within", None, b"next-awake-within", 5, b"body", None,
+    ]
+    queue = Queue(Script(reply, None))
+    view = queue.show("ID1")
+    assert view is not None
+    assert (view.state, view.next_requeue_ms, view.next_awake_ms, view.body) == ("active", None, 5, None)
+    assert queue.show("ID2") is None
+
+
+def test_peek() -> None:
+    script = Script([[b"q", b"ID1", b"body"]])
+    assert [job.body for job in Queue(script).peek("q", -1)] == [b"body"]
+    assert script.sent == [["QPEEK", "q", -1]]
+
+
+@pytest.mark.parametrize("reply", [b"text", [1], [[b"q"]], 5])
+def test_an_answer_of_the_wrong_shape_is_an_unknown_outcome(reply: Reply) -> None:
+    with pytest.raises(errors.BadReply):
+        Queue(Script(reply)).take("q")
+
+
+def test_an_error_reply_is_raised() -> None:
+    with pytest.raises(errors.BadId):
+        Queue(Script(errors.from_reply("BADID Invalid Job ID format."))).done("x")
+
+
+def test_giving_back_reads_only_jobs() -> None:
+    assert asks.give_back(JOB) == ["NACK", "ID1"]
+    assert asks.give_back(None) is None
+    assert asks.give_back(errors.Leaving("x")) is None
+
+
+def test_call_sends_any_words_and_close_closes() -> None:
+    script = Script(b"PONG")
+    with Queue(script) as queue:
+        assert queue.call("PING", 1) == b"PONG"
+    assert script.is_closed and script.sent == [["PING", 1]]
+
+
+def test_the_async_face_says_the_same() -> None:
+    async def main() -> None:
+        channel = AsyncScript(
+            b"ID1", [b"ID1"], JOB, 1, JOB, 1, 1, JOB, None, None, 30, [], FLAT_STATS, 4, None, b"PONG"
+        )
+        async with AsyncQueue(channel) as queue:
+            assert await queue.add("q", "b", ttl=5) == "ID1"
+            assert await queue.add_many("q", ["b"]) == ["ID1"]
+            async with await queue.next("q", timeout=1):
+                pass
+            with pytest.raises(ValueError):
+                async with await queue.next("q") as job:
+                    raise ValueError
+            assert await queue.done(job) == 1
+            assert [each.id async for each in queue.jobs("q", timeout=1)] == ["ID1"]
+            with pytest.raises(errors.Empty):
+                await queue.next("q", timeout=1)
+            assert await queue.extend("ID1") == 30.0
+            assert await queue.peek("q") == []
+            stats = await queue.stats("q")
+            assert stats is not None and stats.length == 3
+            assert await queue.length("q") == 4
+            assert await queue.show("ID1") is None
+            assert await queue.call("PING") == b"PONG"
+        assert channel.script.is_closed
+        names = [argv[0] for argv in channel.script.sent]
+        assert names[:7] == ["ADDJOB", "ADDJOBS", "GETJOB", "ACKJOB", "GETJOB", "NACK", "ACKJOB"]
+
+    run(main())
+
+
+def test_a_task_cancelled_inside_the_block_gives_its_job_back() -> None:
+    async def main() -> None:
+        channel = AsyncScript(JOB, 1)
+        inside = asyncio.Event()
+
+        async def work() -> None:
+            async with await AsyncQueue(channel).next("q"):
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert channel.script.sent[1:] == [["NACK", "ID1"]]
+
+    run(main())
+
+
+def test_a_task_cancelled_again_while_it_answers_still_answers() -> None:
+    """The first cancel ends the work, the second comes while the NACK is under way."""
+
+    async def main() -> None:
+        channel = AsyncScript(JOB, 1)
+        inside = asyncio.Event()
+
+        async def work() -> None:
+            async with await AsyncQueue(channel).next("q"):
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await inside.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)
+        assert channel.script.sent[1:] == [["NACK", "ID1"]]
+
+    run(main())
