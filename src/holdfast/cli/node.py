@@ -38,7 +38,8 @@ def node(port: int | None, bind: str | None, folder: str | None, file: Path | No
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or name not in BY_NAME:
-            raise click.BadParameter(f"'{pair}' is not of the form name=value with a setting's name", param_hint="--set")
+            words = f"'{pair}' is not of the form name=value with the name of a setting"
+            raise click.BadParameter(words, param_hint="--set")
         flags[name] = value
     for name, given in (("port", port), ("bind", bind), ("dir", folder)):
         if given is not None:

@@ -281,7 +281,7 @@ def toolbar(table: dict[str, Spec], typed: str) -> str:
     words = typed.split(maxsplit=1)
     spec = table.get(words[0].upper()) if words else None
     if spec is not None:
-        return f" {spec.usage}   {spec.summary}"
+        return f" {spec.usage}\n {spec.summary}"
     return " help: the commands   Tab: complete   Ctrl-C: stop waiting   Ctrl-D: leave"
 
 

@@ -12,12 +12,12 @@ connection with a `write` and a `close` in place of a file descriptor.
 """
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
-
 
 from holdfast.core.node import Node
 from holdfast.core.session import Session
@@ -91,8 +91,8 @@ class Sockets:
         self.command_bytes_max = 64 * 1024 * 1024
         self.hard_bytes = self.soft_bytes = self.soft_ms = 0
         self.bytes_in = self.bytes_out = self.refused = self.longest_ns = 0
-        self.direct_calls: dict[bytes, int] = {name: 0 for name in handlers}
-        self.direct_ns: dict[bytes, int] = {name: 0 for name in handlers}
+        self.direct_calls: dict[bytes, int] = dict.fromkeys(handlers, 0)
+        self.direct_ns: dict[bytes, int] = dict.fromkeys(handlers, 0)
         self.poll = select.epoll() if hasattr(select, "epoll") else None
 
     def configure(
@@ -205,10 +205,8 @@ class Sockets:
 
     def refuse(self, sock: socket.socket) -> None:
         self.refused += 1
-        try:
+        with contextlib.suppress(OSError):
             sock.send(b"-ERR max number of clients reached\r\n")
-        except OSError:
-            pass
         sock.close()
 
     def admit(self, sock: socket.socket | None, transport: Transport | None, address: str) -> Connection:

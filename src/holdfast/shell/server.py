@@ -23,6 +23,7 @@ from typing import Any
 
 from holdfast import form
 from holdfast.core import effects
+from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
 from holdfast.core.node import Node
@@ -35,8 +36,11 @@ log = logging.getLogger("holdfast")
 
 SWEEP_S = 1.0
 RATE_SAMPLES = 16
-YOUNG_OBJECTS = 50_000
-"""Python's collector looks at young objects this often; at all objects never by itself (see calm_collector)."""
+YOUNG_OBJECTS = 700
+YOUNG_ROUNDS = 4
+"""Python's collector looks at new objects this often, and at young ones every few times of that. A new object
+may be a block of a lane or a page of jobs, hundreds of pointers each, so both numbers are kept small: a look
+then takes a few milliseconds at most. At all objects it never looks by itself (see calm_collector)."""
 
 COLLECT_ALL_JOBS_MAX = 100_000
 """With fewer jobs than this a full collection is short enough to be done once a minute."""
@@ -141,8 +145,6 @@ class Server:
         except SettingsError as error:
             log.error("settings not reloaded: %s", error)
             return
-        from holdfast.core.config import SETTINGS
-
         changed = []
         for setting in SETTINGS:
             value = fresh.config.text(setting.name)
@@ -334,7 +336,7 @@ def calm_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 1_000_000)
+    gc.set_threshold(YOUNG_OBJECTS, YOUNG_ROUNDS, 1_000_000)
 
 
 class CollectorPauses:

@@ -198,5 +198,5 @@ def test_completion() -> None:
 
 def test_the_toolbar_explains_what_is_being_typed() -> None:
     table = {"QLEN": Spec("QLEN", "queue", "Count the jobs queued.", "queues")}
-    assert prompt.toolbar(table, "qlen em") == " QLEN queue   Count the jobs queued."
+    assert prompt.toolbar(table, "qlen em") == " QLEN queue\n Count the jobs queued."
     assert "Ctrl-D" in prompt.toolbar(table, "") and "Ctrl-D" in prompt.toolbar(table, "other")

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.client import errors, plain, resp
 from holdfast.client.resp import NOT_READY, Reader, Reply
@@ -154,3 +156,51 @@ def test_a_command_is_an_array_of_bulk_strings(encode: Callable[[resp.Argv], byt
     assert encode(["GETJOB", b"a\r\n", 12]) == b"*3\r\n$6\r\nGETJOB\r\n$3\r\na\r\n\r\n$2\r\n12\r\n"
     assert encode(["größe", "\udcff", -1]) == b"*3\r\n$7\r\ngr\xc3\xb6\xc3\x9fe\r\n$1\r\n\xff\r\n$2\r\n-1\r\n"
     assert encode([2**70]) == b"*1\r\n$22\r\n1180591620717411303424\r\n"
+
+
+def test_without_hiredis_the_plain_twin_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resp, "_hiredis", None)
+    reader = resp.new_reader()
+    assert isinstance(reader, plain.PlainReader)
+    reader.feed(b"-NOJOB gone\r\n")
+    assert isinstance(reader.gets(), errors.NoJob)
+    assert resp.encode(["PING", "\udcff"]) == b"*2\r\n$4\r\nPING\r\n$1\r\n\xff\r\n"
+
+
+def wire(value: Reply) -> bytes:
+    """A value as a node would send it; bytes sometimes as a simple string."""
+    if value is None:
+        return b"$-1\r\n"
+    if isinstance(value, bool):
+        return b"#t\r\n" if value else b"#f\r\n"
+    if isinstance(value, int):
+        return b":%d\r\n" % value
+    if isinstance(value, bytes):
+        is_simple = len(value) % 2 == 0 and b"\r" not in value and b"\n" not in value
+        return b"+%b\r\n" % value if is_simple else b"$%d\r\n%b\r\n" % (len(value), value)
+    if isinstance(value, dict):
+        pairs = b"".join(wire(key) + wire(each) for key, each in value.items())
+        return b"%%%d\r\n" % len(value) + pairs
+    assert isinstance(value, list)
+    return b"*%d\r\n" % len(value) + b"".join(map(wire, value))
+
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.binary(max_size=40)
+replies = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.binary(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.lists(replies, min_size=1, max_size=4), st.lists(st.integers(1, 30), min_size=1, max_size=20))
+def test_any_replies_in_any_pieces_read_back_as_they_were(values: list[Reply], pieces: list[int]) -> None:
+    stream = b"".join(map(wire, values))
+    for make in MAKERS.values():
+        reader, read, at, turn = make(), [], 0, 0
+        while at < len(stream):
+            size = pieces[turn % len(pieces)]
+            reader.feed(stream[at : at + size])
+            at, turn = at + size, turn + 1
+            read += read_all(reader)
+        assert read == values

@@ -54,18 +54,14 @@ class Scan:
             elif word == b"BUSYLOOP":
                 self.is_busyloop = True
                 i -= 1
-            elif of_jobs and self.read_job_filter(argv, i, word):
-                pass
-            elif not of_jobs and self.read_queue_filter(argv, i, word):
-                pass
-            elif self.has_cursor:
-                raise BadRequest(errors.SYNTAX)
-            else:
+            elif not (self.read_job_filter(argv, i, word) if of_jobs else self.read_queue_filter(argv, i, word)):
                 self.read_cursor(argv[i], of_jobs)
                 i -= 1
             i += 2
 
     def read_cursor(self, word: bytes, of_jobs: bool) -> None:
+        if self.has_cursor:
+            raise BadRequest(errors.SYNTAX)
         self.has_cursor = True
         if word == b"0":
             return
