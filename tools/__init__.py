@@ -1,0 +1,1 @@
+"""Helpers of the Makefile, the documentation and the tests; nothing here is installed."""

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The programs from Debian that some tests and the benchmark need beside Python: redis-server and redis-cli.
+# On CI, as root, they are installed when missing. Elsewhere this only says what is missing: the tests that
+# need them are skipped then.
+set -euo pipefail
+
+declare -A package=([redis-server]=redis-server [redis-cli]=redis-tools)
+missing=()
+for program in "${!package[@]}"; do
+    command -v "$program" > /dev/null || missing+=("${package[$program]}")
+done
+[ "${#missing[@]}" -eq 0 ] && exit 0
+
+if [ -n "${CI:-}" ] && [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
+    echo "servers: installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q > /dev/null
+    # The package would start a server of its own; nobody here wants that one.
+    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+    chmod +x /usr/sbin/policy-rc.d
+    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    apt-get install -q -y --no-install-recommends "${missing[@]}" > /dev/null
+    exit 0
+fi
+
+echo "servers: not installed here: ${missing[*]}. Tests that need them are skipped." >&2
+echo "servers: on Debian: apt-get install ${missing[*]}" >&2
+[ -z "${CI:-}" ]

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Makes .venv ready: packages from constraints.txt, Holdfast itself as an editable install, compiled.
+#
+# Packages are installed only when pyproject.toml or constraints.txt says something new, so that a changed
+# source needs no network: it is compiled again where it lies. `make setup` calls this only when something
+# it depends on is newer than .venv/.ready.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python="${PYTHON:-python3.11}"
+asked_for() { cat pyproject.toml constraints.txt; }
+
+if [ ! -x .venv/bin/python ]; then
+    echo "setup: making .venv with $python"
+    "$python" -m venv .venv
+fi
+
+if ! cmp -s <(asked_for) .venv/.installed; then
+    echo "setup: installing packages and compiling (some minutes the first time)"
+    pip=(.venv/bin/python -m pip --disable-pip-version-check --quiet)
+    # What builds the package must be there first: with --no-build-isolation pip does not fetch it.
+    mapfile -t builders < <(grep -iE '^(setuptools|wheel|mypy|cython)==' constraints.txt)
+    "${pip[@]}" install "${builders[@]}" -c constraints.txt
+    HOLDFAST_COMPILE=1 "${pip[@]}" install --no-build-isolation -e '.[dev]' -c constraints.txt
+    asked_for > .venv/.installed
+else
+    echo "setup: compiling what has changed"
+    mkdir -p build
+    if ! HOLDFAST_COMPILE=1 .venv/bin/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1; then
+        cat build/compile.log >&2
+        exit 1
+    fi
+fi
+touch .venv/.ready
+.venv/bin/holdfast --version
