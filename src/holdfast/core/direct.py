@@ -41,6 +41,7 @@ class Direct:
         size: i64 = len(body)
         if not (
             session.is_plain and node.is_plain and timeout == b"0"
+            and len(node.peers) == 1
             and size <= node.body_bytes_max
             and node.used + size + JOB_BYTES + BODY_BYTES_EXTRA < node.full
             and len(queue_name) <= QUEUE_NAME_BYTES_MAX
@@ -101,12 +102,12 @@ class Direct:
         if not (session.is_plain and node.is_plain):
             return node.execute(session, [b"ACKJOB", jid])
         job = node.find(jid)
-        if job is None:
-            if not is_id(jid):
+        if job is None or job.holders != 1:
+            if len(node.peers) > 1 or not is_id(jid):
                 return node.execute(session, [b"ACKJOB", jid])
             node.out.write(b":0\r\n")
         else:
-            node.forget(job)
+            node.end(job)
             node.out.write(b":1\r\n")
         session.used = node.now
         return True

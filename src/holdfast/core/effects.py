@@ -5,10 +5,11 @@ Stepping the machine (Node.execute, disconnect, tick) leaves four things behind:
     out        the reply to the command just run, for the session that sent it (Node.take_output)
     wakeups    (session, bytes) for sessions that were blocked; empty bytes: just go on with its commands
     requests   things only the shell can do: close a connection, save settings, stop
-    (records   what must be in the journal; comes with the journal)
+    records    what must be in the journal before anything of this turn leaves
+    frames     (peer, bytes) to be sent over the link with that peer, made by Node.flush at the end of a turn
 
 The contract: the shell may step many events before it acts, but then it writes the records first, sends
-replies and wakeups after that, and carries out requests last. For one session, bytes leave in the order in
+frames, replies and wakeups after that, and carries out requests last. For one session, bytes leave in the order in
 which they were made. `wakeups` and `requests` are the same list objects for the whole life of a node: the
 shell keeps a reference, looks whether they are empty without a call, and drains them in place.
 """
@@ -16,8 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.peers import Peer
 from holdfast.core.session import Session
 
+DIAL: Final = "dial"  # make a link to the node at `argument`, host:port of its bus
+DROP_LINK: Final = "drop-link"  # end the link with `peer`
 CLOSE: Final = "close"  # send what is owed to the session, then close it
 KILL: Final = "kill"  # close it now
 SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session when done
@@ -31,7 +35,10 @@ SLEEP: Final = "sleep"  # DEBUG SLEEP: stand still for so many milliseconds
 class Request:
     """Something only the shell can do. Where `session` is blocked it waits for Node.answer."""
 
-    def __init__(self, kind: str, session: Session | None, argument: bytes = b"") -> None:
+    def __init__(
+        self, kind: str, session: Session | None, argument: bytes = b"", peer: Peer | None = None
+    ) -> None:
         self.kind: str = kind
         self.session: Session | None = session
         self.argument: bytes = argument
+        self.peer: Peer | None = peer

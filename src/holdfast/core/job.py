@@ -34,10 +34,24 @@ STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone"]
 # Flags.
 HANDED_OUT: Final = 1  # this node gave the job to a consumer at least once
 QUEUED_BEFORE: Final = 2  # it has been queued here at least once
+ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
+ACK_ONLY: Final = 8  # an ack for a job this node has never seen
+MOVING: Final = 16  # given to another node, which has not yet said that it took it
+IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 
 PAGE_SLOTS: Final = 128
 """Jobs per page: large enough that neighbours rarely need a lookup and an alarm is shared by many, small
 enough that one long-lived job among many short-lived ones pins a kilobyte and not more."""
+
+
+class Task:
+    """What a job is in the middle of, where that takes more than a job itself remembers.
+
+    Being added (replicate.py), or ended and not yet collected (acks.py).
+    """
+
+    def __init__(self) -> None:
+        self.confirmed: i64 = 0  # nodes that have said what we wait for
 
 
 @mypyc_attr(acyclic=True)
@@ -59,9 +73,15 @@ class Job:
         self.nacks: i32 = 0
         self.deliveries: i32 = 0  # additional ones, beyond the first
         self.replicate: i32 = 1
+        self.holders: i64 = 1  # nodes that may hold a copy, as a mask (peers.py); bit 0 is this node
+        self.task: Task | None = None
+        self.flying: i16 = 0  # copies on their way to others and not acknowledged
         self.priority: i16 = 0
         self.state: u8 = WAIT_REPL
         self.flags: u8 = 0
+        self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
+        self.asks: u8 = 0  # how often that node said it is still queued there
+        self.hops: u8 = 0  # moves since it was queued
 
 
 class Page(Alarm):

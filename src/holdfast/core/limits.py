@@ -42,6 +42,9 @@ BODY_BYTES_DEFAULT: Final = MIB
 REPLICATE_MAX: Final = 65535
 """Disque's bound, and more nodes than a full mesh can have."""
 
+REPLICATE_DEFAULT_MAX: Final = 3
+"""Copies of a job that does not say how many, or fewer where fewer nodes can be reached."""
+
 TTL_MINUTES_MAX: Final = 65535
 """Four hex digits in the job id hold the TTL in minutes; a longer TTL shows as this."""
 

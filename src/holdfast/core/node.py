@@ -25,14 +25,29 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64
 
-from holdfast.core import errors
+from holdfast.core import acks, errors, federate, links, membership, records, replicate, requeue, talk
 from holdfast.core.alarms import Alarm, Alarms
 from holdfast.core.commands.table import COMMANDS, Command
 from holdfast.core.config import Config
 from holdfast.core.effects import CLOSE, Request
 from holdfast.core.errors import BadRequest, CommandError, Refused
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
-from holdfast.core.job import ACTIVE, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job, Origin, Page
+from holdfast.core.job import (
+    ACK_ONLY,
+    ACKED,
+    ACTIVE,
+    ASKING,
+    GONE,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    WAIT_REPL,
+    Job,
+    Origin,
+    Page,
+)
 from holdfast.core.limits import (
     ALARMS_PER_TICK,
     BODY_BYTES_EXTRA,
@@ -50,9 +65,11 @@ from holdfast.core.limits import (
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
+from holdfast.core.peers import ME, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.reply import write_error, write_int, write_null_array, write_number
 from holdfast.core.session import (
+    FOR_COPIES,
     FOR_JOB,
     FOR_RESUME,
     NOTHING,
@@ -61,6 +78,7 @@ from holdfast.core.session import (
     REPLY_SKIP,
     REPLY_SKIP_NEXT,
     Session,
+    Slot,
 )
 from holdfast.core.watch import Watch
 
@@ -79,7 +97,8 @@ class Entry:
 
 class Node:
     def __init__(
-        self, config: Config, node_id: bytes, random: Callable[[int], bytes], start_ms: int, meter: Meter = NO_METER
+        self, config: Config, node_id: bytes, random: Callable[[int], bytes], start_ms: int,
+        meter: Meter = NO_METER, incarnation: int = 0,
     ) -> None:
         self.config: Config = config
         self.node_id: bytes = node_id
@@ -92,6 +111,8 @@ class Node:
         self.out: BytesWriter = BytesWriter()
         self.wakeups: list[tuple[Session, bytes]] = []
         self.requests: list[Request] = []
+        self.frames: list[tuple[Peer, bytes]] = []
+        self.records: list[bytes] = []
         self.faults: list[str] = []
         # Jobs and queues.
         self.own: Origin = Origin(b"DI" + node_id[:8])
@@ -101,6 +122,7 @@ class Node:
         self.queues: dict[bytes, Queue] = {}
         self.names: Names = Names()
         self.last_queue: Queue = Queue(b"", 0)
+        self.nowhere: Queue = Queue(b"", 0)  # of ack-only entries: they are in no queue
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
         self.expired: i64 = 0
@@ -117,6 +139,31 @@ class Node:
         self.running: Entry = self.entries[b"PING"]
         self.argv: list[bytes] = []
         self.watch: Watch = Watch(config)
+        # The cluster.
+        self.incarnation: int = incarnation or (self.random.next() & 0x7FFFFFFFFFFFFFFF) or 1
+        facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
+        self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
+        self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
+        self.tombs: dict[bytes, Tomb] = {}
+        self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
+        self.requeued: dict[Job, None] = {}  # queued again while a holder was away
+        self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
+        self.interested: dict[Queue, None] = {}  # queues for which peers have told us
+        self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
+        self.taken: dict[tuple[int, int], int] = {}  # moves we took: until when we must remember
+        self.refused_moves: dict[tuple[int, int], int] = {}
+        self.beat: Alarm = Alarm()
+        self.last_beat: i64 = 0
+        self.node_timeout: i64 = 15_000
+        self.is_membership_changed: bool = False
+        self.is_recording: bool = False
+        self.explained: i64 = 0  # nodes whose bit the journal knows
+        self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
+        self.counters: dict[str, int] = {}
+        self.mutants: frozenset[str] = frozenset()
+        self.force_holders: list[bytes] | None = None
+        self.bus_bytes_out: i64 = 0
+        self.bus_frames_out: i64 = 0
         # State of the node as a whole.
         self.is_leaving: bool = False
         self.is_plain: bool = True  # nothing special is going on: direct handlers may be used
@@ -151,6 +198,8 @@ class Node:
         """The client is gone: it waits for nothing any more."""
         if self.sessions.pop(session.number, None) is None:
             return
+        if session.blocked == FOR_COPIES:
+            replicate.abort_all(self, session)
         self.unblock(session)
         session.is_closing = True
         session.settle()
@@ -162,7 +211,9 @@ class Node:
 
     def execute(self, session: Session, argv: list[bytes]) -> bool:
         """Run one command. False: it was not run, keep it; the session is blocked, paused or closing."""
-        if session.blocked != NOTHING or session.is_closing:
+        if session.is_closing:
+            return False
+        if session.blocked != NOTHING and not (session.blocked == FOR_COPIES and argv[0].upper() == b"ADDJOB"):
             return False
         if self.paused_until != 0:
             self.block(session, FOR_RESUME)
@@ -188,6 +239,10 @@ class Node:
             write_error(out, b"ERR internal error, please report it: the log has the details")
             if len(self.faults) < FAULTS_MAX:
                 self.faults.append(format_exc())
+        if session.slots and len(out) > start:
+            # Answered at once, behind others that still wait for their copies: its turn comes after theirs.
+            session.slots.append(Slot(out.getvalue()[start:]))
+            out.truncate(start)
         if session.replies != REPLY_ON:
             self.mute(session, start)
         if self.monitors:
@@ -206,11 +261,34 @@ class Node:
                 self.give_up(alarm)
             elif isinstance(alarm, Queue):
                 self.forget_if_idle(alarm)
+            elif alarm is self.beat:
+                membership.beat(self)
+                federate.withdraw_idle(self)
+                self.forget_old_things()
             else:
                 self.resume_clients()
 
     def next_wake(self) -> i64:
         return self.alarms.next()
+
+    def link_up(self, facts: PeerFacts) -> Peer | None:
+        """The shell has a link with a node. None: close it again."""
+        return talk.link_up(self, facts)
+
+    def link_down(self, peer: Peer) -> None:
+        talk.link_down(self, peer)
+
+    def frame(self, peer: Peer, data: bytes) -> bool:
+        """A frame came over the link with that peer. False: close the link."""
+        return talk.frame(self, peer, data)
+
+    def flush(self) -> None:
+        """The end of a turn: `frames` and `records` are complete."""
+        links.flush(self)
+
+    def load(self, kept: list[bytes]) -> None:
+        """Before anything else after a restart: what the journal kept."""
+        records.load(self, kept)
 
     # -- effects -------------------------------------------------------------------------------------------
 
@@ -304,6 +382,9 @@ class Node:
             queue.waiting[session.number] = session
         if timeout_ms > 0:
             self.alarms.set(session, self.now + timeout_ms)
+        if len(self.peers) > 1:
+            for queue in queues:
+                federate.announce(self, queue)
 
     def give_up(self, session: Session) -> None:
         """A session's patience has ended."""
@@ -395,7 +476,10 @@ class Node:
     def add(
         self, queue: Queue, body: bytes, ttl_s: i64, retry_s: i64, delay_s: i64, priority: i64, replicate: i64
     ) -> Job:
-        """A new job, queued at once or after its delay. The caller has asked `admit` first."""
+        """A new job, queued at once or after its delay. The caller has asked `admit` first.
+
+        One that wants copies is only made, not queued: see replicate.start.
+        """
         now = self.now
         seq = self.seq + 1
         self.seq = seq
@@ -415,6 +499,11 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if replicate > 1:
+            job.delay = i32(delay_s)
+            if job.expire < page.wake:
+                self.alarms.set(page, job.expire)
+            return job
         if delay_s > 0:
             job.delay = i32(delay_s)
             job.state = ACTIVE
@@ -424,8 +513,23 @@ class Node:
         else:
             if job.expire < page.wake:
                 self.alarms.set(page, job.expire)
+            if self.is_recording:
+                self.record_job(job)
             self.enqueue(job)
+            return job
+        if self.is_recording:
+            self.record_job(job)
         return job
+
+    def keep(self, job: Job) -> None:
+        """A job that another node made is known here from now on."""
+        page = job.origin.put(job)
+        self.jobs += 1
+        job.queue.held += 1
+        job.queue.used = self.now
+        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
+        if job.expire < page.wake:
+            self.alarms.set(page, job.expire)
 
     def admit(self, queue_name: bytes, count: i64, body_bytes: i64, maxlen: i64) -> Queue:
         """The queue, if it takes `count` more jobs with bodies of `body_bytes` in all; raises Refused if not."""
@@ -435,7 +539,7 @@ class Node:
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
         queue = self.queue(queue_name)
-        if maxlen > 0 and queue.size + count > maxlen:
+        if maxlen > 0 and queue.size + queue.adding + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue.maxlen > 0 and queue.held + count > queue.maxlen:
             raise Refused(errors.MAXLEN)
@@ -450,6 +554,8 @@ class Node:
         queue.push(job)
         if queue.waiting:
             self.serve(queue)
+        elif queue.interest:
+            federate.give(self, queue)
 
     def dequeue(self, job: Job) -> None:
         """Take a job out of its queue without handing it out; it comes back after its retry time."""
@@ -479,6 +585,8 @@ class Node:
             out.write(b"$21\r\nadditional-deliveries\r\n")
             write_int(out, i64(job.deliveries))
         retry = i64(job.retry)
+        if self.is_recording:
+            self.record_handout(job)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -491,26 +599,60 @@ class Node:
         """Queue the job again after `ms` unless somebody says otherwise; 0: never."""
         if ms == 0:
             job.qtime = 0
-            return
-        when = self.now + ms
+        else:
+            self.wake_at(job, self.now + ms)
+
+    def wake_at(self, job: Job, when: i64) -> None:
+        """Look at the job at that time, whatever was planned for it before."""
         job.qtime = when
         page = job.origin.find_page(job.seq)
         assert page is not None
         if when < page.wake:
             self.alarms.set(page, when)
 
-    def requeue(self, job: Job) -> None:
-        """A delay or a lease has ended."""
-        if job.queue.paused & PAUSE_IN and job.retry > 0:
-            self.lease(job, i64(job.retry) * 1000)  # not now: ask again after another retry time
-            return
-        if job.flags & QUEUED_BEFORE:
-            job.deliveries += 1
-        self.enqueue(job)
+    def due(self, job: Job) -> None:
+        """The time a job waited for has come."""
+        if job.state == ACTIVE:
+            requeue.due(self, job)
+        elif job.state == ACKED:
+            acks.collect_or_tell(self, job)
+        elif job.state == WAIT_REPL:
+            replicate.wake(self, job)
+
+    def expire(self, job: Job) -> None:
+        self.expired += 1
+        if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
+            replicate.abort(
+                self, job, b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+            )
+            if job.state == GONE:
+                return
+        self.endings.pop(job, None)
+        self.record_gone(job)
+        self.forget(job)
 
     def may_requeue(self, job: Job) -> bool:
         """Whether NACK and ENQUEUE may queue this job: not an at-most-once job that was handed out."""
-        return job.state == ACTIVE and not (job.retry == 0 and job.flags & HANDED_OUT)
+        if job.state != ACTIVE or job.flags & MOVING:
+            return job.state == ACTIVE and job.flags & IN_DOUBT != 0  # an operator may decide what nobody knows
+        return not (job.retry == 0 and job.flags & HANDED_OUT)
+
+    def queue_again(self, job: Job) -> None:
+        """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
+        job.responsible = ME
+        job.flags &= ~(ASKING | IN_DOUBT)
+        self.enqueue(job)
+        if job.holders & ~1 and job.state != GONE:
+            requeue.tell_queued(self, job, job.holders & ~1)
+
+    def end(self, job: Job) -> None:
+        """A consumer is done with it. Alone we forget it; otherwise everybody who may hold a copy must know."""
+        if job.holders == 1 and job.task is None:
+            if self.is_recording:
+                self.record_gone(job)
+            self.forget(job)
+        elif not self.abandon_adding(job):
+            acks.end(self, job, acks.DONE)
 
     def find(self, jid: bytes) -> Job | None:
         if len(jid) != ID_LENGTH:
@@ -538,6 +680,7 @@ class Node:
         if job.state == QUEUED:
             queue.remove(job)
         job.state = GONE
+        job.qtime = 0
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
@@ -554,13 +697,14 @@ class Node:
             if job is None:
                 continue
             if job.expire <= now:
-                self.expired += 1
-                self.forget(job)
+                self.expire(job)
                 continue
-            if job.state == ACTIVE and job.qtime != 0:
+            if job.qtime != 0:
                 if job.qtime <= now:
-                    self.requeue(job)
-                if job.state == ACTIVE and job.qtime != 0 and job.qtime < earliest:
+                    self.due(job)
+                    if job.state == GONE:
+                        continue
+                if job.qtime != 0 and job.qtime < earliest:
                     earliest = job.qtime
             if job.expire < earliest:
                 earliest = job.expire
@@ -576,25 +720,236 @@ class Node:
         return count
 
     def jobs_of(self, queue: Queue) -> list[Job]:
+        return [job for job in self.all_jobs() if job.queue is queue]
+
+    def all_jobs(self) -> list[Job]:
         found: list[Job] = []
         for origin in self.origins.values():
             for page in list(origin.pages.values()):
                 for job in page.slots:
-                    if job is not None and job.queue is queue:
+                    if job is not None:
                         found.append(job)
         return found
 
     def flush_all(self) -> None:
         """Delete every job and every queue; sessions that wait get nothing and may go on."""
-        for origin in self.origins.values():
-            for page in list(origin.pages.values()):
-                for job in list(page.slots):
-                    if job is not None:
-                        self.forget(job)
+        for job in self.all_jobs():
+            self.record_gone(job)
+            self.forget(job)
+        self.endings.clear()
         for queue in list(self.queues.values()):
             for session in list(queue.waiting.values()):
                 self.give_up(session)
             self.forget_queue(queue)
+
+    # -- what the cluster needs of a job -------------------------------------------------------------------
+
+    def learn_holders(self, job: Job, holders: i64) -> None:
+        """Somebody says who may hold a copy: never forgotten, since a forgotten holder is a redelivery."""
+        if holders & ~job.holders:
+            job.holders |= holders
+            self.record_holders(job)
+
+    def holders_changed(self, job: Job) -> None:
+        """A node was taken out of the set: it has lost its copies."""
+        self.record_holders(job)
+
+    def bury(self, jid: bytes, why: i64, holders: i64, until: i64) -> None:
+        """An id that must not come back."""
+        known = self.tombs.get(jid)
+        if known is not None:
+            holders |= known.holders
+            until = max(until, known.until)
+        self.tombs[jid] = Tomb(why, holders, until)
+        self.record_tomb(jid, self.tombs[jid])
+
+    def forget_old_things(self) -> None:
+        """Once a second: tombstones and moves that need not be remembered any longer."""
+        now = self.now
+        for jid in [jid for jid, tomb in self.tombs.items() if tomb.until <= now]:
+            del self.tombs[jid]
+        for table in (self.taken, self.refused_moves):
+            for key in [key for key, until in table.items() if until <= now]:
+                del table[key]
+
+    def ttl_of_id(self, jid: bytes) -> i64:
+        """The latest time at which a copy of a job of that id can still be alive."""
+        return self.now + (int(jid[42:46], 16) + 2) * 60_000
+
+    def free_body(self, job: Job) -> None:
+        self.account(-len(job.body))
+        job.body = b""
+
+    def abandon_adding(self, job: Job) -> bool:
+        """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
+
+        It was accepted, then, as far as anybody can tell; its producer gets the id.
+        """
+        task = job.task
+        if not isinstance(task, replicate.Adding):
+            return False
+        job.task = None
+        if job.state != WAIT_REPL:
+            return False
+        job.queue.adding -= 1
+        acks.mark(self, job, acks.DONE)
+        self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
+        self.wake_at(job, self.now + acks.TAKE_OVER_MS)
+        return True
+
+    def make_ack_only(self, jid: bytes) -> Job | None:
+        """The record of an ack for a job this node has never seen."""
+        seq = id_seq(jid)
+        if seq <= 0:
+            return None
+        origin = self.origin(jid[:10])
+        if origin.get(seq) is not None:
+            return None
+        rnd = int(jid[26:42], 16)
+        job = Job(
+            seq, rnd - (1 << 64) if rnd >= 1 << 63 else rnd, origin, self.nowhere, b"", self.now * 1_000_000,
+            self.ttl_of_id(jid), int(jid[42:46], 16),
+        )
+        job.retry = 1
+        job.flags |= ACK_ONLY
+        job.holders = 0
+        self.keep(job)
+        return job
+
+    def origin(self, prefix: bytes) -> Origin:
+        found = self.origins.get(prefix)
+        if found is None:
+            found = Origin(prefix)
+            self.origins[prefix] = found
+        return found
+
+    def knows_origin(self, jid: bytes) -> bool:
+        """Whether an id was made by a node we know of."""
+        for peer in self.peers:
+            if peer.index != ME and jid[2:10] == peer.node_id()[:8]:
+                return True
+        return False
+
+    def queue_or_none(self, name: bytes) -> Queue | None:
+        """The queue of that name, made if there is room for it."""
+        try:
+            return self.queue(name)
+        except Refused:
+            return None
+
+    def is_full_for(self, body_bytes: i64) -> bool:
+        return self.used + JOB_BYTES + BODY_BYTES_EXTRA + body_bytes > self.full
+
+    def is_here(self, job: Job) -> bool:
+        return job.state != GONE
+
+    def move_in_doubt(self, job: Job) -> None:
+        """Given to a node that can no longer say whether it took it."""
+        if job.state != ACTIVE:
+            return
+        job.flags &= ~MOVING
+        if job.retry == 0:
+            job.flags |= IN_DOUBT | HANDED_OUT
+            job.qtime = 0
+            self.count("in-doubt")
+
+    def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
+        """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
+        slot.reply = reply
+        if session is None:
+            return
+        ready = BytesWriter()
+        while session.slots:
+            first = session.slots[0].reply
+            if first is None:
+                break
+            ready.write(first)
+            del session.slots[0]
+        if not session.slots and session.blocked == FOR_COPIES:
+            self.answer(session, ready.getvalue())
+        elif len(ready) > 0:
+            self.wakeups.append((session, ready.getvalue()))
+
+    def everybody(self) -> i64:
+        """All members, this node among them."""
+        mask: i64 = 1
+        for peer in self.peers:
+            if peer.is_member:
+                mask |= peer.bit
+        return mask
+
+    def linked(self) -> i64:
+        mask: i64 = 0
+        for peer in self.peers:
+            if peer.is_linked:
+                mask |= peer.bit
+        return mask
+
+    def reachable(self) -> i64:
+        """Other nodes that can be given copies."""
+        n: i64 = 0
+        for peer in self.peers:
+            if peer.is_reachable(self.now):
+                n += 1
+        return n
+
+    def woke_up(self) -> None:
+        requeue.woke_up(self)
+
+    def random_below(self, n: int) -> int:
+        return (self.random.next() & 0x7FFFFFFF) % n
+
+    def jitter(self) -> i64:
+        """Up to half a second, so that what two nodes do at the same time they do not do at the same moment."""
+        return (self.random.next() & 0x7FFFFFFF) % 500
+
+    def count(self, what: str) -> None:
+        self.counters[what] = self.counters.get(what, 0) + 1
+
+    def set_mutants(self, mutants: frozenset[str]) -> None:
+        """Rules to break on purpose, for tests of the tests."""
+        self.mutants = mutants
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    def record_job(self, job: Job) -> None:
+        if self.is_recording:
+            records.job(self, job)
+
+    def record_holders(self, job: Job) -> None:
+        if self.is_recording:
+            records.holders(self, job)
+
+    def record_ending(self, job: Job, why: i64) -> None:
+        if self.is_recording:
+            records.ending(self, job, why)
+
+    def record_gone(self, job: Job) -> None:
+        if self.is_recording:
+            records.gone(self, job)
+
+    def record_tomb(self, jid: bytes, tomb: Tomb) -> None:
+        if self.is_recording:
+            records.tomb(self, jid, tomb)
+
+    def record_handout(self, job: Job) -> None:
+        records.handout(self, job)
+
+    def record_gave(self, job: Job, peer: Peer, number: i64) -> None:
+        if self.is_recording:
+            records.gave(self, job, peer, number)
+
+    def record_back(self, job: Job) -> None:
+        if self.is_recording:
+            records.back(self, job)
+
+    def record_took(self, job: Job, peer: Peer, number: i64) -> None:
+        if self.is_recording:
+            records.took(self, job, peer, number)
+
+    def record_refused(self, peer: Peer, number: i64) -> None:
+        if self.is_recording:
+            records.refused(self, peer, number)
 
     # -- memory --------------------------------------------------------------------------------------------
 

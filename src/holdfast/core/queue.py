@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
+IMPORT_WINDOW_MS: Final = 5000
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
 
@@ -37,6 +38,11 @@ class Queue(Alarm):
         self.used: i64 = now  # last time somebody added or asked
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.adding: i64 = 0  # jobs that wait for their copies
+        self.interest: dict[int, int] = {}  # peers with consumers waiting: index -> jobs they can use
+        self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last
+        self.import_count: i64 = 0
+        self.import_since: i64 = 0
         self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first
@@ -96,6 +102,20 @@ class Queue(Alarm):
             lane.latest(count - len(found), found)
         return found
 
+    def note_import(self, index: i64, now: i64) -> None:
+        """A peer gave us a job. The rate is that of the last few seconds."""
+        if now - self.import_since > IMPORT_WINDOW_MS:
+            self.import_count = 0
+            self.import_since = now
+        self.import_count += 1
+        self.imports[int(index)] = int(now)
+
+    def import_rate(self, now: i64) -> i64:
+        """Jobs per second that others give us."""
+        if now - self.import_since > 2 * IMPORT_WINDOW_MS:
+            return 0
+        return self.import_count * 1000 // max(1000, now - self.import_since)
+
     def is_unused(self) -> bool:
         """Nothing is lost if this queue is forgotten."""
-        return self.held == 0 and self.paused == 0 and self.maxlen == 0 and not self.waiting
+        return self.held == 0 and self.paused == 0 and self.maxlen == 0 and not self.waiting and not self.interest

@@ -19,12 +19,20 @@ NOTHING: Final = 0
 FOR_JOB: Final = 1  # GETJOB on empty queues
 FOR_SHELL: Final = 2  # a request that only the shell can carry out
 FOR_RESUME: Final = 3  # CLIENT PAUSE: every command waits
+FOR_COPIES: Final = 4  # ADDJOB until enough nodes hold a copy; more ADDJOBs may follow
 
 # CLIENT REPLY.
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP_NEXT: Final = 2
 REPLY_SKIP: Final = 3
+
+
+class Slot:
+    """The place of one command's reply among those of its session that wait for copies."""
+
+    def __init__(self, reply: bytes | None = None) -> None:
+        self.reply: bytes | None = reply
 
 
 class Session(Alarm):
@@ -43,6 +51,7 @@ class Session(Alarm):
         self.replies: i64 = REPLY_ON
         self.blocked: i64 = NOTHING
         self.waits_on: list[Queue] = []
+        self.slots: list[Slot] = []
         self.with_counters: bool = False
         self.name: bytes = b""
         self.lib_name: bytes = b""

@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import errors
+from holdfast.core import acks, errors, replicate, requeue
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
-from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
+from holdfast.core.job import ACKED, ACTIVE, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
+    REPLICATE_DEFAULT_MAX,
     REPLICATE_MAX,
     RETRY_S_DEFAULT_MAX,
     TTL_S_DEFAULT,
 )
 from holdfast.core.parse import at_least, check_ids, integer, seconds, timeout_ms, value_of
+from holdfast.core.peers import ME, MY_BIT
 from holdfast.core.queue import PAUSE_OUT, Queue
-from holdfast.core.reply import write_array, write_bulk, write_int, write_null, write_null_array
+from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null, write_null_array
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -75,11 +77,12 @@ class AddOptions:
             raise BadRequest(errors.DELAY_OVER_TTL)
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
+        reachable = node.reachable()
         if self.replicate == 0:
-            self.replicate = 1
+            self.replicate = 1 if self.retry == 0 else min(REPLICATE_DEFAULT_MAX, reachable + 1)
         if self.replicate > 1 and self.retry == 0:
             raise BadRequest(errors.RETRY_ZERO_COPIES)
-        if self.replicate > 1:
+        if self.replicate - 1 > reachable:
             raise Refused(errors.NO_REPL)
         if node.is_leaving:
             raise Refused(errors.NO_REPL_LEAVING)
@@ -96,9 +99,16 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     """
     options = AddOptions()
     options.read(argv, 4)
-    timeout_ms(argv[3])
+    timeout = timeout_ms(argv[3])
     options.settle(node)
-    job = add(node, argv[1], argv[2], options)
+    check_body(node, argv[2])
+    check_queue_name(argv[1])
+    job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
+    if options.replicate > 1 and not options.is_async:
+        replicate.start(node, session, [job], timeout, False)
+        return
+    if options.replicate > 1:
+        replicate.start_async(node, job)
     write_added(node.out, job)
 
 
@@ -115,7 +125,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         raise BadRequest(b"ERR fewer bodies than COUNT says")
     options = AddOptions()
     options.read(argv, 4 + count)
-    timeout_ms(argv[2])
+    timeout = timeout_ms(argv[2])
     options.settle(node)
     body_bytes: i64 = 0
     for i in range(4, 4 + count):
@@ -123,16 +133,16 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         body_bytes += len(argv[i])
     check_queue_name(argv[1])
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
+    jobs = [create(node, queue, argv[i], options) for i in range(4, 4 + count)]
+    if options.replicate > 1 and not options.is_async:
+        replicate.start(node, session, jobs, timeout, True)
+        return
     out = node.out
     write_array(out, count)
-    for i in range(4, 4 + count):
-        write_added(out, create(node, queue, argv[i], options))
-
-
-def add(node: Node, queue_name: bytes, body: bytes, options: AddOptions) -> Job:
-    check_body(node, body)
-    check_queue_name(queue_name)
-    return create(node, node.admit(queue_name, 1, len(body), options.maxlen), body, options)
+    for job in jobs:
+        if options.replicate > 1:
+            replicate.start_async(node, job)
+        write_added(out, job)
 
 
 def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:
@@ -236,30 +246,50 @@ def take(node: Node, queues: list[Queue], count: i64, with_counters: bool) -> No
 
 
 def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Acknowledge jobs: their work is done, they are not handed out again. Answers how many were known."""
-    write_int(node.out, forget_all(node, argv))
+    """Acknowledge jobs: their work is done, they are not handed out again. Answers how many were known.
+
+    An ack for a job this node has never seen is kept and passed on to those who may have it.
+    """
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is None:
+            if len(node.peers) > 1 and not node.is_leaving:
+                acks.ack_unknown(node, argv[i])
+        elif job.state != ACKED:
+            node.end(job)
+            count += 1
+    write_int(node.out, count)
 
 
 def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
     """Acknowledge jobs with fewer messages between nodes and fewer promises. Answers how many were deleted."""
-    write_int(node.out, forget_all(node, argv))
-
-
-def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Delete jobs from this node only, in whatever state. Answers how many were known."""
-    write_int(node.out, forget_all(node, argv))
-
-
-def forget_all(node: Node, argv: list[bytes]) -> i64:
-    """Forget the jobs named. Alone, a node has nobody to tell, so all three commands above come to this."""
     check_ids(argv)
     count: i64 = 0
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
-            node.forget(job)
+            acks.fast(node, job)
             count += 1
-    return count
+        else:
+            for peer in node.peers:
+                if peer.is_linked:
+                    acks.fast_to(node, peer, argv[i], 0)
+    write_int(node.out, count)
+
+
+def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Delete jobs from this node only, in whatever state. Answers how many were known."""
+    check_ids(argv)
+    count: i64 = 0
+    for i in range(1, len(argv)):
+        job = node.find(argv[i])
+        if job is not None:
+            if not node.abandon_adding(job):
+                acks.forget(node, job)
+            count += 1
+    write_int(node.out, count)
 
 
 def nack(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -270,7 +300,7 @@ def nack(node: Node, session: Session, argv: list[bytes]) -> None:
         job = node.find(argv[i])
         if job is not None and node.may_requeue(job):
             job.nacks += 1
-            node.enqueue(job)
+            node.queue_again(job)
             count += 1
     write_int(node.out, count)
 
@@ -284,7 +314,7 @@ def enqueue(node: Node, session: Session, argv: list[bytes]) -> None:
         if job is not None and node.may_requeue(job):
             if job.flags & QUEUED_BEFORE:
                 job.deliveries += 1
-            node.enqueue(job)
+            node.queue_again(job)
             count += 1
     write_int(node.out, count)
 
@@ -320,6 +350,9 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
             node.dequeue(job)
         elif job.state == ACTIVE:
             node.lease(job, retry * 1000)
+        if job.state == ACTIVE and job.holders != MY_BIT:
+            job.responsible = ME
+            requeue.tell_working(node, job, retry * 1000)
     write_int(node.out, retry)
 
 
@@ -352,10 +385,9 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     write_named(out, b"nacks", i64(job.nacks))
     write_named(out, b"additional-deliveries", i64(job.deliveries))
     write_bulk(out, b"nodes-delivered")
-    write_array(out, 1)
-    write_bulk(out, node.node_id)
+    write_nodes(node, job.holders)
     write_bulk(out, b"nodes-confirmed")
-    write_array(out, 0)
+    write_nodes(node, 0 if job.task is None else job.task.confirmed)
     write_bulk(out, b"next-requeue-within")
     write_ms_until(out, session, job.qtime, node.now)
     write_bulk(out, b"next-awake-within")
@@ -364,6 +396,12 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     write_bulk(out, job.body)
     if is_special:
         write_named(out, b"priority", i64(job.priority))
+
+
+def write_nodes(node: Node, mask: i64) -> None:
+    """A set of nodes by their ids."""
+    ids = [peer.node_id() for peer in node.peers if peer.bit & mask]
+    write_bulks(node.out, ids)
 
 
 def write_named(out: BytesWriter, name: bytes, value: i64) -> None:

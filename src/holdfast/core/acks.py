@@ -1,0 +1,300 @@
+"""How a job ends everywhere.
+
+An ending (acknowledged, aborted, flushed) is known at one node first, and must reach every node that may
+hold a copy, or that copy would be delivered. The node keeps the ended job, without its body, as the record
+of the ending, and tells the holders (SETACK) until each has said it knows (GOTACK). Then nobody can bring
+the job back: everybody is told to forget it (DELJOB), and a tombstone stays for a while.
+
+What makes this right, each from a schedule that broke something simpler (see docs/explanation):
+
+* Sets, not sizes: collected when every node of the holder set has confirmed, and GOTACK brings the
+  answerer's own holder set, which is merged.
+* GOTACK from a holder means: I hold the ending, and no copy of mine is on its way to anybody. Until then the
+  answer is "not yet", with the set that names the receiver.
+* A node that does not know the job answers `unknown` and keeps a tombstone, so that a copy which arrives
+  later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count: ask again.
+* An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
+  taken the ending over, or when every member has said that it knows nothing.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core import links
+from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, Job, Task
+from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+# How a job ended.
+DONE: Final = 0
+ABORTED: Final = 1
+FLUSHED: Final = 2
+
+# What GOTACK says.
+HOLDS: Final = 0
+NOT_YET: Final = 1
+ONLY_ACK: Final = 2
+NO_IDEA: Final = 3
+
+# Why DELJOB.
+COLLECTED: Final = 0
+FAST: Final = 1
+
+RETRY_MS: Final = 1000
+RETRY_MS_MAX: Final = 180_000
+TAKE_OVER_MS: Final = 5000
+"""A holder that was told of an ending collects by itself if it hears nothing for this long."""
+
+TOMB_MS: Final = 120_000
+"""A tombstone of a job that all holders have confirmed: longer than any frame can be on its way."""
+
+
+class Ending(Task):
+    """An ended job that is not collected yet. `confirmed`: who holds the ending."""
+
+    def __init__(self, why: i64) -> None:
+        super().__init__()
+        self.why: i64 = why
+        self.unknown: i64 = 0  # confirmed by saying it knows nothing of the job
+        self.asked: i64 = 0  # told in this round, answer still to come
+        self.tries: i64 = 0
+        self.confirmed = MY_BIT
+
+
+def end(node: Node, job: Job, why: i64) -> None:
+    """The job has ended here: now everybody must know."""
+    mark(node, job, why)
+    collect_or_tell(node, job)
+
+
+def mark(node: Node, job: Job, why: i64) -> None:
+    """From here on the job is the record of its ending."""
+    if job.state == QUEUED:
+        job.queue.remove(job)
+    job.state = ACKED
+    job.task = Ending(why)
+    job.qtime = 0
+    node.free_body(job)
+    node.record_ending(job, why)
+    node.endings[job] = None
+
+
+def collect_or_tell(node: Node, job: Job) -> None:
+    task = job.task
+    assert isinstance(task, Ending)
+    if job.flags & ACK_ONLY:
+        missing = node.everybody() & ~task.confirmed
+        if missing == 0:
+            node.count("ack-only-dropped")
+            forget(node, job)
+            return
+    else:
+        missing = job.holders & ~task.confirmed
+        if missing == 0 and job.flying == 0:
+            collect(node, job, task)
+            return
+    jid = node.id_text(job)
+    for peer in node.peers:
+        if peer.bit & missing and peer.is_linked:
+            write_setack(node, peer, jid, task.why, job.flags & ACK_ONLY != 0, job.holders)
+            task.asked |= peer.bit
+    wait: i64 = min(RETRY_MS_MAX, RETRY_MS << min(8, task.tries))
+    task.tries += 1
+    node.wake_at(job, node.now + wait + node.jitter())
+
+
+def collect(node: Node, job: Job, task: Ending) -> None:
+    """Every node that may hold a copy holds the ending: it can go everywhere."""
+    node.count("collected")
+    jid = node.id_text(job)
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.index != ME and peer.is_linked:
+            links.explain(node, peer, job.holders)
+            peer.out.append(bus.DELJOB)
+            peer.out.write(jid)
+            bus.write_i8(peer.out, COLLECTED)
+            bus.write_i64(peer.out, job.holders)
+    if job.holders & ~MY_BIT:
+        node.bury(jid, task.why, job.holders, node.now + TOMB_MS)
+    forget(node, job)
+
+
+def forget(node: Node, job: Job) -> None:
+    node.endings.pop(job, None)
+    job.task = None
+    node.record_gone(job)
+    node.forget(job)
+
+
+def ack_unknown(node: Node, jid: bytes) -> bool:
+    """An ack for a job we have never seen: keep it until somebody who has takes it over."""
+    if jid in node.tombs or not node.knows_origin(jid) or int(jid[42:46], 16) % 2 == 0:
+        return False
+    job = node.make_ack_only(jid)
+    if job is None:
+        return False
+    end(node, job, DONE)
+    return True
+
+
+def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
+    links.explain(node, peer, holders)
+    peer.out.append(bus.SETACK)
+    peer.out.write(jid)
+    bus.write_i8(peer.out, why)
+    bus.write_i8(peer.out, 1 if is_ack_only else 0)
+    bus.write_i64(peer.out, 0 if is_ack_only else holders)
+    node.count("setack")
+
+
+def answer_ended(node: Node, peer: Peer, job: Job) -> None:
+    """Somebody thinks the job lives: tell how it ended."""
+    task = job.task
+    why = task.why if isinstance(task, Ending) else DONE
+    write_setack(node, peer, node.id_text(job), why, job.flags & ACK_ONLY != 0, job.holders)
+
+
+def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer says how a job ended."""
+    jid = reader.text(bus.ID)
+    why = reader.u8()
+    is_ack_only = reader.u8() != 0
+    holders = links.read_mask(node, peer, reader)
+    if why > FLUSHED:
+        raise BadFrame("an ending there is none of")
+    tomb = node.tombs.get(jid)
+    if tomb is not None:
+        tomb.holders |= holders
+        write_gotack(node, peer, jid, HOLDS, tomb.holders)
+        return
+    job = node.find(jid)
+    if job is None:
+        if is_ack_only:
+            write_gotack(node, peer, jid, NO_IDEA, 0)
+            return
+        node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
+        write_gotack(node, peer, jid, NO_IDEA, 0)
+        return
+    if job.flags & ACK_ONLY:
+        if is_ack_only:
+            write_gotack(node, peer, jid, ONLY_ACK, 0)
+        else:
+            # A holder has it: our entry has done its work.
+            write_gotack(node, peer, jid, NO_IDEA, 0)
+            node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
+            forget(node, job)
+        return
+    if not is_ack_only:
+        node.learn_holders(job, holders | peer.bit)
+    if job.state != ACKED:
+        if not node.abandon_adding(job):
+            mark(node, job, why)
+        if is_ack_only:
+            collect_or_tell(node, job)  # nobody else will
+        else:
+            node.wake_at(job, node.now + TAKE_OVER_MS + node.jitter())
+    task = job.task
+    if isinstance(task, Ending) and not is_ack_only:
+        task.confirmed |= peer.bit
+    write_gotack(node, peer, jid, NOT_YET if job.flying > 0 else HOLDS, job.holders)
+
+
+def write_gotack(node: Node, peer: Peer, jid: bytes, kind: i64, holders: i64) -> None:
+    links.explain(node, peer, holders)
+    peer.out.append(bus.GOTACK)
+    peer.out.write(jid)
+    bus.write_i8(peer.out, kind)
+    bus.write_i64(peer.out, holders)
+
+
+def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer answers our SETACK. When every node that may hold a copy holds the ending, the job can go."""
+    job = node.find(reader.text(bus.ID))
+    kind = reader.u8()
+    holders = links.read_mask(node, peer, reader)
+    if job is None or job.state != ACKED:
+        return
+    task = job.task
+    assert isinstance(task, Ending)
+    if job.flags & ACK_ONLY:
+        if kind == HOLDS or kind == NOT_YET:
+            node.bury(node.id_text(job), task.why, holders | peer.bit, node.ttl_of_id(node.id_text(job)))
+            forget(node, job)
+        else:
+            task.confirmed |= peer.bit
+            collect_if_done(node, peer, job, task)
+        return
+    if kind == HOLDS or kind == NOT_YET:
+        node.learn_holders(job, holders | peer.bit)
+        doubted = task.unknown & holders
+        task.confirmed &= ~doubted  # named as a holder after it said it knows nothing: ask it again
+        task.unknown &= ~doubted
+        if kind == HOLDS:
+            task.confirmed |= peer.bit
+        else:
+            task.confirmed &= ~peer.bit
+            return  # a copy of its own is still on its way: ask again when the time for that comes
+    elif kind == NO_IDEA:
+        task.confirmed |= peer.bit
+        task.unknown |= peer.bit
+    elif kind == ONLY_ACK and peer.bit & job.holders:
+        task.confirmed |= peer.bit
+    collect_if_done(node, peer, job, task)
+
+
+def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
+    """Collect, or ask at once those whom the last answer named."""
+    task.asked &= ~peer.bit
+    missing = node.everybody() if job.flags & ACK_ONLY else job.holders
+    missing &= ~task.confirmed
+    if missing == 0 or missing & ~task.asked & node.linked():
+        collect_or_tell(node, job)
+
+
+def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer says that everybody knows, or (FASTACK) that it does not care whether everybody does."""
+    jid = reader.text(bus.ID)
+    why = reader.u8()
+    holders = links.read_mask(node, peer, reader)
+    job = node.find(jid)
+    if job is not None and why == FAST and job.state == ACKED:
+        return
+    node.bury(jid, DONE, holders | peer.bit, node.now + TOMB_MS)
+    if job is not None:
+        if node.abandon_adding(job):
+            return
+        forget(node, job)
+
+
+def fast(node: Node, job: Job) -> None:
+    """FASTACK: forget the job here and tell the others once."""
+    jid = node.id_text(job)
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.index != ME and peer.is_linked:
+            fast_to(node, peer, jid, job.holders)
+    forget(node, job)
+
+
+def fast_to(node: Node, peer: Peer, jid: bytes, holders: i64) -> None:
+    links.explain(node, peer, holders)
+    peer.out.append(bus.DELJOB)
+    peer.out.write(jid)
+    bus.write_i8(peer.out, FAST)
+    bus.write_i64(peer.out, holders)
+
+
+def link_up(node: Node, peer: Peer) -> None:
+    """Tell a peer that is back what it has missed."""
+    for job in list(node.endings):
+        task = job.task
+        if not isinstance(task, Ending):
+            continue
+        if job.flags & ACK_ONLY or peer.bit & job.holders & ~task.confirmed:
+            write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
+

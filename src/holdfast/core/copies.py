@@ -1,0 +1,105 @@
+"""A job as bytes, for another node or for the journal.
+
+    id 48 · age ms i64 · life left ms i64 · delay left ms i64 · delay u32 · retry u32 · nacks u32 ·
+    deliveries u32 · replicate u16 · priority u8 · hops u8 · holders mask · queue name · body
+
+Times are what is left, never a point in time: clocks differ. A receiver never lengthens a life it knows.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i16, i32, i64
+
+from holdfast.core.ids import id_seq, is_id, write_id
+from holdfast.core.job import Job
+from holdfast.core.limits import (
+    DURATION_S_MAX,
+    PRIORITY_MAX,
+    QUEUE_NAME_BYTES_MAX,
+    REPLICATE_MAX,
+)
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+BODY_BYTES_MAX = 512 * 1024 * 1024
+AGE_MS_MAX = DURATION_S_MAX * 1000
+
+
+def write_job_id(out: BytesWriter, job: Job) -> None:
+    write_id(out, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
+
+
+def write_copy(node: Node, out: BytesWriter, job: Job, holders: i64, delay_left: i64) -> None:
+    write_job_id(out, job)
+    bus.write_i64(out, max(0, node.now - job.ctime // 1_000_000))
+    bus.write_i64(out, job.expire - node.now)
+    bus.write_i64(out, delay_left)
+    bus.write_u32(out, i64(job.delay))
+    bus.write_u32(out, i64(job.retry))
+    bus.write_u32(out, i64(job.nacks))
+    bus.write_u32(out, i64(job.deliveries))
+    bus.write_u16(out, i64(job.replicate))
+    bus.write_i8(out, i64(job.priority))
+    bus.write_i8(out, i64(job.hops))
+    bus.write_i64(out, holders)
+    bus.write_name(out, job.queue.name)
+    bus.write_name(out, job.body)
+
+
+class Copy:
+    """A job as another node described it, before it is one of ours."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.jid: bytes = reader.text(bus.ID)
+        self.age: i64 = reader.long()
+        self.life: i64 = reader.long()
+        self.delay_left: i64 = reader.long()
+        self.delay: i64 = reader.u32()
+        self.retry: i64 = reader.u32()
+        self.nacks: i64 = reader.u32()
+        self.deliveries: i64 = reader.u32()
+        self.replicate: i64 = reader.u16()
+        self.priority: i64 = reader.u8()
+        self.hops: i64 = reader.u8()
+        self.holders: i64 = 0
+        self.queue: bytes = b""
+        self.body: bytes = b""
+
+    def check(self) -> None:
+        """Bytes from outside are believed only within the bounds that hold for clients."""
+        if (
+            not is_id(self.jid) or self.age < 0 or self.age > AGE_MS_MAX or self.life > AGE_MS_MAX
+            or self.delay > DURATION_S_MAX or self.retry > DURATION_S_MAX or self.delay_left < 0
+            or self.delay_left > AGE_MS_MAX or self.replicate < 1 or self.replicate > REPLICATE_MAX
+            or self.priority > PRIORITY_MAX or len(self.queue) > QUEUE_NAME_BYTES_MAX
+        ):
+            raise BadFrame("a job with values that no job can have")
+
+
+def register(node: Node, copy: Copy) -> Job | None:
+    """Make a job known here from its description; None if its life is over or its id is none of ours to keep."""
+    if copy.life <= 0:
+        return None
+    seq = id_seq(copy.jid)
+    if seq <= 0:
+        return None
+    origin = node.origin(copy.jid[:10])
+    job = Job(
+        seq, bus.Reader(bytes.fromhex(copy.jid[26:42].decode("ascii"))[::-1]).long(), origin, node.queue(copy.queue),
+        copy.body, (node.now - copy.age) * 1_000_000, node.now + copy.life, int(copy.jid[42:46], 16),
+    )
+    job.retry = i32(copy.retry)
+    job.delay = i32(copy.delay)
+    job.nacks = i32(copy.nacks)
+    job.deliveries = i32(copy.deliveries)
+    job.replicate = i32(copy.replicate)
+    job.priority = i16(copy.priority)
+    job.hops = int(copy.hops)
+    job.holders = copy.holders | 1
+    node.keep(job)
+    return job

@@ -1,0 +1,270 @@
+"""Jobs go to where consumers wait.
+
+A node with consumers waiting on an empty queue tells its peers how many jobs it could use right now
+(NEED, a credit that is valid for this link epoch). A peer that has, or gets, a job for that queue and nobody
+of its own who waits gives it at once (YOURJOB). So a consumer anywhere sees a job added anywhere after one
+message, and an idle node cannot drain a busy one, since it is given what it can hand out and no more.
+
+A move is a decision with a memory. The giver records that it gave, the taker that it took, and says so
+(TAKEN). A giver that heard nothing before the link broke asks at the next one (MOVED); the taker answers
+from its record, or records that it refuses, and only then may the giver queue the job again. For jobs with a
+retry time this saves duplicates; for at-most-once jobs it is the whole promise.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core import acks, links
+from holdfast.core.copies import register, write_copy
+from holdfast.core.job import ACKED, ACTIVE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
+from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
+from holdfast.core.replicate import read_copy
+from holdfast.core.requeue import IS_LEASED, is_leased, write_queued, write_state
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+CREDIT_MAX: Final = 1000
+HOPS_MAX: Final = 3
+"""Moves of a job since it was queued: then it rests where it is until it is queued anew."""
+
+
+def announce(node: Node, queue: Queue) -> None:
+    """Tell the peers how many jobs of this queue could be handed out here and now."""
+    if node.is_leaving:
+        return
+    for peer in node.peers:
+        if peer.is_linked:
+            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+    if queue.waiting:
+        node.announced[queue] = None
+
+
+def withdraw_idle(node: Node) -> None:
+    """Once a second: queues on which nobody waits any more."""
+    for queue in list(node.announced):
+        if not queue.waiting:
+            announce(node, queue)
+            del node.announced[queue]
+
+
+def write_need(peer: Peer, queue: Queue, credit: i64) -> None:
+    peer.out.append(bus.NEED)
+    bus.write_name(peer.out, queue.name)
+    bus.write_u32(peer.out, credit)
+
+
+def on_need(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer has consumers waiting."""
+    name = reader.name()
+    credit = reader.u32()
+    if len(name) > QUEUE_NAME_BYTES_MAX:
+        raise BadFrame("a queue name longer than there are")
+    if credit == 0:
+        known = node.queues.get(name)
+        if known is not None:
+            known.interest.pop(int(peer.index), None)
+        return
+    queue = node.queue_or_none(name)
+    if queue is None:
+        return
+    queue.interest[int(peer.index)] = min(credit, CREDIT_MAX)
+    node.interested[queue] = None
+    give(node, queue)
+
+
+def give(node: Node, queue: Queue) -> None:
+    """Give queued jobs to peers who wait for them, as far as nobody waits here."""
+    while queue.interest and queue.size > 0 and not queue.waiting and queue.paused & PAUSE_OUT == 0:
+        index = next(iter(queue.interest))
+        credit = queue.interest.pop(index)
+        peer = node.peers[index]
+        if not peer.is_linked or peer.is_leaving(node.now):
+            continue
+        job = queue.pop()
+        assert job is not None
+        if job.hops >= HOPS_MAX:
+            queue.push(job)
+            queue.jobs_in -= 1
+            queue.interest[index] = credit
+            return
+        if credit > 1:
+            queue.interest[index] = credit - 1  # at the end: peers take turns
+        move(node, job, peer)
+
+
+def move(node: Node, job: Job, peer: Peer) -> None:
+    node.moves += 1
+    node.count("moved")
+    job.state = ACTIVE
+    job.flags |= MOVING
+    job.responsible = int(peer.index)
+    job.holders |= peer.bit
+    job.queue.jobs_out += 1
+    peer.moves[int(node.moves)] = job
+    node.record_gave(job, peer, node.moves)
+    if job.retry > 0:
+        holders = job.holders
+        node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+    else:
+        holders = peer.bit
+        job.qtime = 0
+    links.explain(node, peer, holders)
+    peer.out.append(bus.YOURJOB)
+    bus.write_i64(peer.out, node.moves)
+    write_copy(node, peer.out, job, holders, 0)
+    links.note_copy(peer, job)
+
+
+def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer gives us a job."""
+    move_number = reader.long()
+    copy = read_copy(node, peer, reader)
+    peer.owes_ack = True
+    key = (int(peer.index), int(move_number))
+    job = node.find(copy.jid)
+    tomb = node.tombs.get(copy.jid)
+    if tomb is not None and copy.retry > 0:
+        tomb.holders |= copy.holders | peer.bit
+        acks.write_setack(node, peer, copy.jid, tomb.why, False, tomb.holders)
+        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+        return
+    if key in node.refused_moves or tomb is not None:
+        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+        return
+    if job is not None:
+        node.learn_holders(job, copy.holders | peer.bit)
+        if job.state == ACKED:
+            acks.answer_ended(node, peer, job)
+            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            return
+        if is_leased(node, job):
+            write_state(node, peer, copy.jid, IS_LEASED, job.qtime - node.now, job.holders)
+            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            return
+        if job.state == WAIT_REPL:
+            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            return
+    elif node.is_full_for(len(copy.body)):
+        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+        return
+    else:
+        job = register(node, copy)
+        if job is None:
+            answer(peer, bus.TAKEN, move_number, copy.jid)  # its life is over, here as there
+            return
+        if copy.retry > 0:
+            job.holders |= peer.bit
+        else:
+            job.holders = MY_BIT
+        node.record_job(job)
+    node.record_took(job, peer, move_number)
+    node.taken[key] = job.expire
+    answer(peer, bus.TAKEN, move_number, copy.jid)
+    node.count("imported")
+    queue = job.queue
+    queue.note_import(peer.index, node.now)
+    job.flags &= ~MOVING
+    job.responsible = ME
+    job.hops = int(min(255, copy.hops + 1))
+    for each in node.peers:
+        if each.bit & job.holders & ~MY_BIT and each is not peer and each.is_linked:
+            write_queued(each, job)
+    if job.state != QUEUED:
+        node.enqueue(job)
+    if queue.waiting:
+        announce(node, queue)
+
+
+def answer(peer: Peer, kind: i64, move_number: i64, jid: bytes) -> None:
+    peer.out.append(int(kind))
+    bus.write_i64(peer.out, move_number)
+    peer.out.write(jid)
+
+
+def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
+    """The taker has it: at most once, we forget it; otherwise our copy waits."""
+    job = peer.moves.pop(int(reader.long()), None)
+    reader.text(bus.ID)
+    if job is None or not node.is_here(job):
+        return
+    was_moving = job.flags & MOVING
+    job.flags &= ~MOVING
+    if job.retry == 0 and was_moving:  # not if it has come back to us meanwhile
+        node.record_gone(job)
+        node.forget(job)
+
+
+def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
+    """The taker has recorded that it does not have it: it is ours to queue again."""
+    job = peer.moves.pop(int(reader.long()), None)
+    reader.text(bus.ID)
+    if job is None or not node.is_here(job) or job.state != ACTIVE or not job.flags & MOVING:
+        return
+    job.flags &= ~MOVING
+    job.responsible = ME
+    if job.retry == 0:
+        job.holders = MY_BIT
+    node.record_back(job)
+    node.enqueue(job)
+
+
+def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
+    """A giver asks, over a new link, whether we took a job. If not we never will."""
+    move_number = reader.long()
+    jid = reader.text(bus.ID)
+    key = (int(peer.index), int(move_number))
+    if key in node.taken:
+        answer(peer, bus.TAKEN, move_number, jid)
+        return
+    if key not in node.refused_moves:
+        node.refused_moves[key] = node.ttl_of_id(jid)
+        node.record_refused(peer, move_number)
+    answer(peer, bus.NOTTAKEN, move_number, jid)
+
+
+def link_up(node: Node, peer: Peer) -> None:
+    for number, job in list(peer.moves.items()):
+        if not node.is_here(job):
+            del peer.moves[number]
+            continue
+        peer.out.append(bus.MOVED)
+        bus.write_i64(peer.out, number)
+        peer.out.write(node.id_text(job))
+    for queue in node.announced:
+        if queue.waiting:
+            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """Interest is of one epoch."""
+    for queue in list(node.interested):
+        queue.interest.pop(int(peer.index), None)
+        if not queue.interest:
+            del node.interested[queue]
+
+
+def tell_pause(node: Node, queue: Queue) -> None:
+    for peer in node.peers:
+        if peer.is_linked:
+            peer.out.append(bus.PAUSE)
+            bus.write_name(peer.out, queue.name)
+            bus.write_i8(peer.out, queue.paused)
+
+
+def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
+    name = reader.name()
+    paused = reader.u8()
+    if paused > PAUSE_IN | PAUSE_OUT or len(name) > QUEUE_NAME_BYTES_MAX:
+        raise BadFrame("a pause there is none of")
+    queue = node.queues.get(name)
+    if queue is None and paused > 0:
+        queue = node.queue_or_none(name)
+    if queue is not None:
+        node.set_paused(queue, paused)

@@ -1,0 +1,103 @@
+"""The other nodes as this one knows them, and the links to them.
+
+Every node ever heard of has a small number here, its index; 0 is this node itself. A set of nodes, such as
+those that may hold a copy of a job, is a mask of bits 1 << index in a machine word: cheap to keep in every
+job, to unite and to compare. Indexes are not given to another node while this one runs, or a mask would
+begin to lie.
+
+A link is one epoch of talking: frames in order, none twice. When it breaks, the epoch is over, and what was
+sent and not acknowledged may have arrived or not: each part of the protocol repairs its own doubt when the
+next epoch begins (`link_up` in the files beside this one).
+"""
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core.job import Job
+
+NODES_MAX: Final = 62
+"""Bits in a machine word, less the sign. A full mesh of more nodes would be too many links anyway."""
+
+ME: Final = 0
+MY_BIT: Final = 1
+
+
+class PeerFacts:
+    """What a handshake tells about the other side."""
+
+    def __init__(
+        self, node_id: bytes, incarnation: int, host: str, port: int, bus_port: int,
+        host_id: bytes = b"", zone: bytes = b"",
+    ) -> None:
+        self.node_id: bytes = node_id
+        self.incarnation: int = incarnation
+        self.host: str = host
+        self.port: int = port
+        self.bus_port: int = bus_port
+        self.host_id: bytes = host_id
+        self.zone: bytes = zone
+
+
+class Peer:
+    def __init__(self, index: i64, facts: PeerFacts) -> None:
+        self.index: i64 = index
+        self.bit: i64 = 1 << index
+        self.facts: PeerFacts = facts
+        # Membership.
+        self.is_member: bool = True  # False: forgotten, or only heard of
+        self.is_linked: bool = False
+        self.is_suspect: bool = False  # we have not heard of it for too long
+        self.is_failed: bool = False  # a majority has not
+        self.leaving_until: i64 = 0
+        self.heard: i64 = 0
+        self.away_since: i64 = 0
+        self.forgotten_until: i64 = 0
+        self.dial_at: i64 = 0
+        self.dial_wait: i64 = 0
+        self.reports: dict[int, int] = {}  # who else says it is not to be heard: index -> until when that counts
+        # The link.
+        self.out: BytesWriter = BytesWriter()  # messages of this turn
+        self.sent: i64 = 0  # frames, in this epoch
+        self.acked: i64 = 0
+        self.received: i64 = 0
+        self.owes_ack: bool = False
+        self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.told: i64 = 0  # nodes whose index we have explained in this epoch
+        self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
+        self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
+
+    def node_id(self) -> bytes:
+        return self.facts.node_id
+
+    def is_leaving(self, now: i64) -> bool:
+        return now < self.leaving_until
+
+    def is_reachable(self, now: i64) -> bool:
+        """Worth giving copies to."""
+        return (
+            self.is_member and self.is_linked and not self.is_suspect and not self.is_failed
+            and now >= self.leaving_until
+        )
+
+
+class Tomb:
+    """An id that must not come back: how it ended, who may still have a copy, until when we remember."""
+
+    def __init__(self, why: i64, holders: i64, until: i64) -> None:
+        self.why: i64 = why
+        self.holders: i64 = holders
+        self.until: i64 = until
+
+
+def count_bits(mask: i64) -> i64:
+    n: i64 = 0
+    while mask != 0:
+        mask = mask & (mask - 1)
+        n += 1
+    return n
+
+

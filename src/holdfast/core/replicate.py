@@ -1,0 +1,281 @@
+"""Copies: a job is at `replicate` nodes before the one who added it is answered.
+
+ADDJOB makes the job in state wait-repl and sends REPL to as many reachable nodes as are wanted; each that
+takes the copy answers GOTJOB, each that cannot answers REFUSED and another is asked. Every 50 ms without
+enough answers one more node is asked. When enough hold a copy the job is accepted: recorded, queued, and
+the producer gets its id. When the producer's patience ends first it gets NOREPL, and the job is ended as
+`aborted` like one that was acknowledged (acks.py): told to every node that may hold a copy until all have
+heard, because a copy that nobody tells would be delivered.
+
+A producer may send many ADDJOBs without waiting for replies; they replicate together, and the replies are
+kept in the order of the commands (Slot).
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core import acks, links
+from holdfast.core.copies import Copy, register, write_copy, write_job_id
+from holdfast.core.job import ACKED, ACTIVE, WAIT_REPL, Job, Task
+from holdfast.core.peers import MY_BIT, Peer, count_bits
+from holdfast.core.queue import PAUSE_IN
+from holdfast.core.session import FOR_COPIES, Session, Slot
+from holdfast.wire import bus
+from holdfast.wire.bus import Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+ONE_MORE_MS: Final = 50
+
+
+class Batch:
+    """The jobs of one ADDJOBS: accepted together or not at all."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs: list[Job] = jobs
+        self.left: int = len(jobs)
+
+
+class Adding(Task):
+    """A job that waits for its copies."""
+
+    def __init__(self, session: Session | None, slot: Slot, deadline: i64, wanted: i64) -> None:
+        super().__init__()
+        self.session: Session | None = session
+        self.slot: Slot = slot
+        self.deadline: i64 = deadline
+        self.wanted: i64 = wanted
+        self.refused: i64 = 0
+        self.batch: Batch | None = None
+        self.confirmed = MY_BIT
+
+
+def start(node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool) -> None:
+    """Ask others for copies; the session waits."""
+    slot = Slot()
+    session.slots.append(slot)
+    deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
+    batch = Batch(jobs) if is_batch else None
+    for job in jobs:
+        task = Adding(session, slot, deadline, i64(job.replicate))
+        task.batch = batch
+        job.task = task
+        job.queue.adding += 1
+        ask(node, job, i64(job.replicate) - 1)
+        node.wake_at(job, node.now + ONE_MORE_MS)
+    if session.blocked != FOR_COPIES:
+        node.block(session, FOR_COPIES)
+
+
+def start_async(node: Node, job: Job) -> None:
+    """The producer does not wait: it has its id; copies are made until there are enough."""
+    task = Adding(None, Slot(), 0, i64(job.replicate))
+    job.task = task
+    ask(node, job, i64(job.replicate) - 1)
+
+
+def ask(node: Node, job: Job, count: i64) -> None:
+    """Send a copy to `count` nodes that do not have one."""
+    task = job.task
+    refused: i64 = task.refused if isinstance(task, Adding) else 0
+    for peer in choose(node, job, count, job.holders | refused):
+        send_copy(node, peer, job)
+
+
+def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
+    """Nodes for copies: reachable ones, those on hosts that have none first, otherwise by chance."""
+    if node.force_holders is not None:
+        forced = [node.by_id[node_id] for node_id in node.force_holders if node_id in node.by_id]
+        return [peer for peer in forced if peer.is_linked and not peer.bit & without][:count]
+    left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
+    used = {peer.facts.host_id for peer in node.peers if peer.bit & job.holders and peer.facts.host_id}
+    chosen: list[Peer] = []
+    while left and len(chosen) < count:
+        elsewhere = [peer for peer in left if not peer.facts.host_id or peer.facts.host_id not in used]
+        pool = elsewhere or left
+        peer = pool[node.random_below(len(pool))]
+        left.remove(peer)
+        chosen.append(peer)
+        if peer.facts.host_id:
+            used.add(peer.facts.host_id)
+    return chosen
+
+
+def send_copy(node: Node, peer: Peer, job: Job) -> None:
+    """The receiver is a possible holder from the moment the frame may leave, whatever becomes of it."""
+    job.holders |= peer.bit
+    links.explain(node, peer, job.holders)
+    delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
+    peer.out.append(bus.REPL)
+    write_copy(node, peer.out, job, job.holders, delay_left)
+    links.note_copy(peer, job)
+    node.count("repl")
+
+
+def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer asks us to hold a copy."""
+    copy = read_copy(node, peer, reader)
+    peer.owes_ack = True
+    tomb = node.tombs.get(copy.jid)
+    if tomb is not None:
+        tomb.holders |= copy.holders | peer.bit
+        acks.write_setack(node, peer, copy.jid, tomb.why, False, tomb.holders)
+        return
+    job = node.find(copy.jid)
+    if job is not None:
+        node.learn_holders(job, copy.holders | peer.bit)
+        if job.state == ACKED:
+            acks.answer_ended(node, peer, job)
+        else:
+            write_gotjob(peer, job)
+        return
+    queue = node.queues.get(copy.queue)
+    if node.level > 0 or node.is_leaving or (queue is not None and queue.paused & PAUSE_IN) or copy.retry == 0:
+        peer.out.append(bus.REFUSED)
+        peer.out.write(copy.jid)
+        return
+    job = register(node, copy)
+    if job is None:
+        return
+    job.holders |= peer.bit
+    job.state = ACTIVE
+    job.responsible = int(peer.index)
+    node.record_job(job)
+    node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
+    write_gotjob(peer, job)
+
+
+def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
+    copy = Copy(reader)
+    copy.holders = links.read_mask(node, peer, reader)
+    copy.queue = reader.name()
+    copy.body = reader.name()
+    copy.check()
+    return copy
+
+
+def write_gotjob(peer: Peer, job: Job) -> None:
+    peer.out.append(bus.GOTJOB)
+    write_job_id(peer.out, job)
+
+
+def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer holds a copy."""
+    job = node.find(reader.text(bus.ID))
+    if job is None:
+        return
+    node.learn_holders(job, peer.bit)
+    task = job.task
+    if isinstance(task, Adding):
+        task.confirmed |= peer.bit
+        if count_bits(task.confirmed) >= task.wanted:
+            accept(node, job, task)
+
+
+def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer has no room for a copy, and holds none."""
+    job = node.find(reader.text(bus.ID))
+    if job is None:
+        return
+    task = job.task
+    if isinstance(task, Adding) and not task.confirmed & peer.bit:
+        task.refused |= peer.bit
+        job.holders &= ~peer.bit
+        ask(node, job, 1)
+
+
+def accept(node: Node, job: Job, task: Adding) -> None:
+    """Enough nodes hold it: the promise is made."""
+    job.task = None
+    if job.state != WAIT_REPL:
+        return  # asynchronous: it was accepted before
+    batch = task.batch
+    if batch is None:
+        begin_accepted(node, job)
+        node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")
+        return
+    batch.left -= 1
+    job.qtime = 0
+    if batch.left == 0:
+        reply = BytesWriter()
+        reply.write(b"*%d\r\n" % len(batch.jobs))
+        for each in batch.jobs:
+            if each.state == WAIT_REPL:
+                begin_accepted(node, each)
+            reply.write(b"+" + node.id_text(each) + b"\r\n")
+        node.fill_slot(task.session, task.slot, reply.getvalue())
+
+
+def begin_accepted(node: Node, job: Job) -> None:
+    job.queue.adding -= 1
+    job.state = ACTIVE
+    job.qtime = 0
+    node.record_job(job)
+    begin_life(node, job)
+
+
+def begin_life(node: Node, job: Job) -> None:
+    """Queue a job for the first time, now or after its delay."""
+    due = job.ctime // 1_000_000 + i64(job.delay) * 1000
+    if job.delay > 0 and due > node.now:
+        job.state = ACTIVE
+        node.wake_at(job, due)
+    else:
+        node.enqueue(job)
+
+
+def wake(node: Node, job: Job) -> None:
+    """A job in wait-repl is due: ask one more node, or give up."""
+    task = job.task
+    assert isinstance(task, Adding)
+    if task.deadline != 0 and node.now >= task.deadline:
+        abort(node, job, b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n")
+        return
+    ask(node, job, 1)
+    when = node.now + ONE_MORE_MS
+    if task.deadline != 0 and task.deadline < when:
+        when = task.deadline
+    node.wake_at(job, when)
+
+
+def abort(node: Node, job: Job, reply: bytes) -> None:
+    """It will not be accepted. Whoever may hold a copy is told until all have heard."""
+    task = job.task
+    assert isinstance(task, Adding)
+    batch = task.batch
+    for each in [job] if batch is None else batch.jobs:
+        if each.state == WAIT_REPL:
+            each.queue.adding -= 1
+            each.task = None
+            node.count("aborted")
+            acks.end(node, each, acks.ABORTED)
+    if reply:
+        node.fill_slot(task.session, task.slot, reply)
+
+
+def abort_all(node: Node, session: Session) -> None:
+    """The producer is gone: what it was not answered is not accepted."""
+    session.slots.clear()
+    for job in node.all_jobs():
+        task = job.task
+        if isinstance(task, Adding) and task.session is session and job.state == WAIT_REPL:
+            abort(node, job, b"")
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """Nothing to do at once: the 50 ms rule asks another node."""
+
+
+def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
+    """External replication: a node that keeps no copy asks us, who have one, to queue it for the first time."""
+    job = node.find(reader.text(bus.ID))
+    reader.long()
+    if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
+        job.responsible = 0
+        begin_life(node, job)
+
+

@@ -1,0 +1,309 @@
+"""Back to the queue: at most one of a job's holders queues it, after asking the others.
+
+Each copy has somebody responsible for it: the node that last said it has the job queued or leased. The
+others wait. When a copy's time comes (a lease that ended here, or a responsible node that has been silent
+for a whole retry time) its holder asks all others (WILLQUEUE) and gives them half a second to answer; the
+first in the job's own order of nodes waits least, so that two do not queue it in the same moment. Any answer
+but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
+others (QUEUED), and if two did, all but the first in the order take it out again.
+
+Silence is not permission: while the responsible node cannot be heard, its last lease may still run, and the
+earliest time to act is when we last heard of it plus the retry time.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i32, i64
+
+from holdfast.core import acks, links
+from holdfast.core.copies import write_job_id
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    ASKING,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    WAIT_REPL,
+    Job,
+)
+from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.queue import PAUSE_IN
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+ANSWER_MS: Final = 500
+RANK_MS: Final = 500
+SLACK_MS: Final = 1000
+"""A lease told by its node is believed a little longer than it said: the message took time."""
+
+QUEUED_MS_MAX: Final = 600_000
+"""A job that stays queued elsewhere is asked after more and more rarely, but at least this often."""
+
+# Answers to WILLQUEUE.
+IS_UNKNOWN: Final = 0
+IS_QUEUED: Final = 1
+IS_LEASED: Final = 2
+IS_DELAYED: Final = 3
+IS_HELD: Final = 4
+IS_IDLE: Final = 5
+
+
+def due(node: Node, job: Job) -> None:
+    """The time of a job that is not queued here has come."""
+    retry_ms = i64(job.retry) * 1000
+    if job.retry == 0 and job.flags & (HANDED_OUT | MOVING | IN_DOUBT):
+        job.qtime = 0
+        return
+    if job.queue.paused & PAUSE_IN and job.retry > 0:
+        node.wake_at(job, node.now + retry_ms)
+        return
+    others = job.holders & ~MY_BIT
+    is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
+    if others == 0 or is_first:
+        again(node, job)
+        return
+    if not may_act(node, job, retry_ms):
+        return
+    if job.flags & ASKING:
+        job.flags &= ~ASKING
+        again(node, job)
+        tell_queued(node, job, others)
+        return
+    job.flags |= ASKING
+    asked = False
+    for peer in node.peers:
+        if peer.bit & others and peer.is_linked:
+            peer.out.append(bus.WILLQUEUE)
+            write_job_id(peer.out, job)
+            asked = True
+    node.count("willqueue")
+    node.wake_at(job, node.now + (ANSWER_MS if asked else 0) + rank(node, job) * RANK_MS)
+
+
+def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
+    """Not while the lease of a node that cannot be heard may still run."""
+    if job.responsible == ME:
+        return True
+    peer = node.peers[job.responsible]
+    if peer.is_linked or "silence-is-permission" in node.mutants:
+        return True
+    earliest = peer.heard + retry_ms
+    if node.now >= earliest:
+        return True
+    node.wake_at(job, earliest)
+    return False
+
+
+def rank(node: Node, job: Job) -> i64:
+    """How many of the holders that can be heard come before this node in the job's order."""
+    if job.responsible == ME:
+        return 0
+    mine = order_key(job, node.node_id)
+    before: i64 = 0
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.is_linked and order_key(job, peer.node_id()) < mine:
+            before += 1
+    return before
+
+
+def order_key(job: Job, node_id: bytes) -> int:
+    """Each job has its own order of nodes, the same everywhere: ids mixed with the job's random part."""
+    return int(node_id[:15], 16) ^ ((job.rnd >> 4) & 0xFFFFFFFFFFFFFFF)
+
+
+def again(node: Node, job: Job) -> None:
+    """Queue it here."""
+    job.responsible = ME
+    job.flags &= ~(ASKING | MOVING)
+    job.asks = 0
+    job.hops = 0
+    if job.flags & QUEUED_BEFORE or job.holders & ~MY_BIT:
+        job.deliveries += 1 if job.flags & QUEUED_BEFORE else 0
+    node.count("requeued")
+    node.enqueue(job)
+
+
+def tell_queued(node: Node, job: Job, others: i64) -> None:
+    """The other holders must not queue it as well; those away are told when they are back."""
+    is_somebody_away = False
+    for peer in node.peers:
+        if peer.bit & others:
+            if peer.is_linked:
+                write_queued(peer, job)
+            else:
+                is_somebody_away = True
+    if is_somebody_away:
+        node.requeued[job] = None
+
+
+def write_queued(peer: Peer, job: Job) -> None:
+    peer.out.append(bus.QUEUED)
+    write_job_id(peer.out, job)
+    bus.write_u32(peer.out, i64(job.nacks))
+    bus.write_u32(peer.out, i64(job.deliveries))
+
+
+def is_leased(node: Node, job: Job) -> bool:
+    """Handed out by this node, and the consumer still has time."""
+    return (
+        job.state == ACTIVE and job.responsible == ME and job.flags & HANDED_OUT != 0
+        and job.flags & (ASKING | MOVING) == 0 and job.qtime > node.now
+    )
+
+
+def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer is about to queue a job: say what we know."""
+    jid = reader.text(bus.ID)
+    job = node.find(jid)
+    if job is None:
+        tomb = node.tombs.get(jid)
+        if tomb is not None:
+            tomb.holders |= peer.bit
+            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+        else:
+            write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
+        return
+    node.learn_holders(job, peer.bit)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+    elif job.state == QUEUED:
+        write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
+    elif job.state == WAIT_REPL:
+        write_state(node, peer, jid, IS_HELD, SLACK_MS, job.holders)
+    elif is_leased(node, job):
+        write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
+    elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
+        write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
+    else:
+        write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+
+
+def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64) -> None:
+    links.explain(node, peer, holders)
+    peer.out.append(bus.STATE)
+    peer.out.write(jid)
+    bus.write_i8(peer.out, state)
+    bus.write_i64(peer.out, ms)
+    bus.write_i64(peer.out, holders)
+
+
+def on_state(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer says how it is with a job."""
+    job = node.find(reader.text(bus.ID))
+    state = reader.u8()
+    ms = reader.long()
+    holders = links.read_mask(node, peer, reader)
+    if ms < 0 or state > IS_IDLE:
+        raise BadFrame("a state that no job can be in")
+    if job is None or job.state == ACKED or job.state == WAIT_REPL:
+        return
+    if state != IS_UNKNOWN:
+        node.learn_holders(job, holders | peer.bit)
+    if state == IS_UNKNOWN or state == IS_IDLE or is_leased(node, job):
+        return
+    if job.state == QUEUED:
+        if state != IS_LEASED:
+            return
+        job.queue.remove(job)  # somebody works on it: ours goes back to waiting
+        job.state = ACTIVE
+    job.flags &= ~(ASKING | MOVING)
+    job.responsible = int(peer.index)
+    if state == IS_QUEUED:
+        job.asks = min(job.asks + 1, 100)
+        ms = min(max(ms, 1000) * i64(job.asks), QUEUED_MS_MAX)
+    else:
+        job.asks = 0
+        ms += SLACK_MS
+    node.wake_at(job, node.now + ms + node.jitter())
+
+
+def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
+    """A peer has queued a job: we need not."""
+    jid = reader.text(bus.ID)
+    nacks = reader.u32()
+    deliveries = reader.u32()
+    job = node.find(jid)
+    if job is None:
+        tomb = node.tombs.get(jid)
+        if tomb is not None:
+            tomb.holders |= peer.bit
+            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+        return
+    node.learn_holders(job, peer.bit)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+        return
+    if job.state == WAIT_REPL:
+        return
+    job.nacks = i32(max(i64(job.nacks), nacks))
+    job.deliveries = i32(max(i64(job.deliveries), deliveries))
+    if is_leased(node, job):
+        write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
+        return
+    if job.state == QUEUED:
+        if order_key(job, node.node_id) < order_key(job, peer.node_id()):
+            write_queued(peer, job)
+            return
+        job.queue.remove(job)
+        job.state = ACTIVE
+    job.flags &= ~(ASKING | MOVING)
+    job.responsible = int(peer.index)
+    job.asks = 0
+    node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+
+
+def tell_working(node: Node, job: Job, ms: i64) -> None:
+    """A consumer asked for more time: the other holders must know, or they would ask too early."""
+    for peer in node.peers:
+        if peer.bit & job.holders & ~MY_BIT and peer.is_linked:
+            peer.out.append(bus.WORKING)
+            write_job_id(peer.out, job)
+            bus.write_i64(peer.out, ms)
+
+
+def on_working(node: Node, peer: Peer, reader: Reader) -> None:
+    jid = reader.text(bus.ID)
+    ms = reader.long()
+    job = node.find(jid)
+    if ms < 0:
+        raise BadFrame("a lease of less than nothing")
+    if job is None or job.state == WAIT_REPL:
+        return
+    node.learn_holders(job, peer.bit)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+        return
+    if job.state == QUEUED:
+        job.queue.remove(job)
+        job.state = ACTIVE
+    job.flags &= ~(ASKING | MOVING)
+    job.responsible = int(peer.index)
+    node.wake_at(job, node.now + ms + node.jitter())
+
+
+def link_up(node: Node, peer: Peer) -> None:
+    """Tell a peer that is back what was queued again while it was away."""
+    for job in list(node.requeued):
+        if job.state == QUEUED or is_leased(node, job):
+            if job.holders & peer.bit:
+                write_queued(peer, job)
+        else:
+            del node.requeued[job]
+
+
+def woke_up(node: Node) -> None:
+    """This node slept: others may have queued what it has queued. Ask before handing anything out."""
+    node.count("woke-up")
+    for job in node.all_jobs():
+        if job.state == QUEUED and job.holders & ~MY_BIT:
+            job.queue.remove(job)
+            job.state = ACTIVE
+            job.flags &= ~ASKING
+            due(node, job)

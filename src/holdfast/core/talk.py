@@ -1,0 +1,103 @@
+"""What peers say: links that come and go, and which function each message of a frame goes to."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+
+from holdfast.core import acks, federate, links, membership, replicate, requeue
+from holdfast.core.peers import NODES_MAX, Peer, PeerFacts
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+Handler = Callable[["Node", Peer, Reader], None]
+
+HANDLERS: Final[dict[int, Handler]] = {
+    bus.NODE: membership.on_node,
+    bus.PING: membership.on_ping,
+    bus.FAIL: membership.on_fail,
+    bus.REPL: replicate.on_repl,
+    bus.GOTJOB: replicate.on_gotjob,
+    bus.REFUSED: replicate.on_refused,
+    bus.ENQUEUE: replicate.on_enqueue,
+    bus.WILLQUEUE: requeue.on_willqueue,
+    bus.STATE: requeue.on_state,
+    bus.QUEUED: requeue.on_queued,
+    bus.WORKING: requeue.on_working,
+    bus.SETACK: acks.on_setack,
+    bus.GOTACK: acks.on_gotack,
+    bus.DELJOB: acks.on_deljob,
+    bus.NEED: federate.on_need,
+    bus.YOURJOB: federate.on_yourjob,
+    bus.TAKEN: federate.on_taken,
+    bus.NOTTAKEN: federate.on_nottaken,
+    bus.MOVED: federate.on_moved,
+    bus.PAUSE: federate.on_pause,
+}
+
+
+def link_up(node: Node, facts: PeerFacts) -> Peer | None:
+    """A link is there: a new epoch. None if we do not want to talk to that node."""
+    peer = membership.meet(node, facts)
+    if peer is None:
+        return None
+    if peer.is_linked:
+        link_down(node, peer)
+    peer.is_linked = True
+    peer.out = BytesWriter()
+    peer.sent = peer.acked = peer.received = 0
+    peer.owes_ack = False
+    peer.told = 0
+    peer.table = [-1] * (NODES_MAX + 1)
+    node.count("link-up")
+    membership.link_up(node, peer)
+    acks.link_up(node, peer)
+    requeue.link_up(node, peer)
+    federate.link_up(node, peer)
+    return peer
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """The epoch is over. What was on its way may have arrived or not; its receiver is in every holder set."""
+    if not peer.is_linked:
+        return
+    peer.is_linked = False
+    peer.away_since = node.now
+    peer.out = BytesWriter()
+    for _, job in peer.flying:
+        job.flying -= 1
+    peer.flying.clear()
+    node.count("link-down")
+    federate.link_down(node, peer)
+    replicate.link_down(node, peer)
+
+
+def frame(node: Node, peer: Peer, data: bytes) -> bool:
+    """Do what a frame says. False: it is no frame of this epoch; the link must be closed."""
+    if not peer.is_linked:
+        return False
+    try:
+        reader = Reader(data)
+        seq = reader.long()
+        ack = reader.long()
+        if seq != 0:
+            if seq != peer.received + 1:
+                raise BadFrame("a frame is missing, or came twice")
+            peer.received = seq
+        if ack < peer.acked or ack > peer.sent:
+            raise BadFrame("an acknowledgement of a frame that was never sent")
+        links.note_ack(peer, ack)
+        while reader.more():
+            handler = HANDLERS.get(reader.u8())
+            if handler is None:
+                raise BadFrame("a message of a type there is none of")
+            handler(node, peer, reader)
+    except BadFrame:
+        node.count("bad-frame")
+        return False
+    membership.heard(node, peer)
+    return True

@@ -1,0 +1,134 @@
+"""What nodes say to each other: frames of messages, little-endian, no padding.
+
+    frame     seq u64 · ack u64 · message*          (the shell puts a u32 length before it on a socket)
+    message   type u8 · fields as below
+
+`seq` counts the frames of one link epoch from 1; `ack` says up to which frame of the other side we have done
+everything it asked for. Job ids are their 48 characters. A set of nodes is a bit mask in the sender's own
+numbering; a NODE message says which node a bit stands for before the first mask that uses it, anew in each
+epoch. Times are milliseconds that remain, stamped when the frame is made.
+
+This file only reads and writes; what the messages mean is in core/, in the file named after each group.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import (
+    BytesWriter,
+    read_i16_le,
+    read_i32_le,
+    read_i64_le,
+    write_i16_le,
+    write_i32_le,
+    write_i64_le,
+)
+from mypy_extensions import i16, i32, i64
+
+VERSION: Final = 1
+"""Said in the handshake; nodes of another version are turned away with words."""
+
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A frame longer than this is no frame: ten times the largest that a sender makes (FRAME_BYTES_FULL)."""
+
+FRAME_BYTES_FULL: Final = 4 * 1024 * 1024
+"""A sender begins a new frame when one has grown to this, so that no single body waits behind too many."""
+
+ID: Final = 48
+HEADER: Final = 16
+
+# Membership (core/membership.py).
+NODE: Final = 1  # index u8, node id 40
+PING: Final = 2  # flags u8, count u8, gossip entries
+FAIL: Final = 3  # node id 40
+# Replication (core/replicate.py).
+REPL: Final = 10  # job, wants-reply u8
+GOTJOB: Final = 11  # id
+REFUSED: Final = 12  # id
+ENQUEUE: Final = 13  # id, delay ms
+# Requeue (core/requeue.py).
+WILLQUEUE: Final = 20  # id
+STATE: Final = 21  # id, state u8, ms i64
+QUEUED: Final = 22  # id, nacks u32, deliveries u32
+WORKING: Final = 23  # id, ms i64
+# Acks (core/acks.py).
+SETACK: Final = 30  # id, why u8, is-ack-only u8, holders mask
+GOTACK: Final = 31  # id, kind u8, holders mask
+DELJOB: Final = 32  # id, why u8, holders mask
+# Federation (core/federate.py).
+NEED: Final = 40  # queue, credit u32
+YOURJOB: Final = 41  # move i64, job
+TAKEN: Final = 42  # move i64, id
+NOTTAKEN: Final = 43  # move i64, id
+MOVED: Final = 44  # move i64, id: "did you take it?"
+PAUSE: Final = 45  # queue, paused u8
+# The whole cluster asked at once (core/views.py).
+ASK: Final = 50
+TELL: Final = 51
+
+
+class BadFrame(Exception):
+    """Bytes that are no frame. The link is closed; nothing of the frame counts."""
+
+
+def write_i8(out: BytesWriter, v: i64) -> None:
+    out.append(int(v & 255))
+
+
+def write_u16(out: BytesWriter, v: i64) -> None:
+    v = v & 0xFFFF
+    write_i16_le(out, i16(v - 0x10000 if v >= 0x8000 else v))
+
+
+def write_u32(out: BytesWriter, v: i64) -> None:
+    v = v & 0xFFFFFFFF
+    write_i32_le(out, i32(v - 0x100000000 if v >= 0x80000000 else v))
+
+
+def write_name(out: BytesWriter, name: bytes) -> None:
+    """A text of up to four gibibytes with its length before it."""
+    write_u32(out, len(name))
+    out.write(name)
+
+
+def write_i64(out: BytesWriter, v: i64) -> None:
+    write_i64_le(out, v)
+
+
+class Reader:
+    """Reads fields off the front of a frame; running out of bytes is a BadFrame, never an IndexError."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data: bytes = data
+        self.pos: i64 = 0
+        self.end: i64 = len(data)
+
+    def more(self) -> bool:
+        return self.pos < self.end
+
+    def skip(self, n: i64) -> i64:
+        """Where the next n bytes begin."""
+        at = self.pos
+        if n < 0 or at + n > self.end:
+            raise BadFrame("a field goes beyond the end of the frame")
+        self.pos = at + n
+        return at
+
+    def u8(self) -> i64:
+        return i64(self.data[self.skip(1)])
+
+    def u16(self) -> i64:
+        return i64(read_i16_le(self.data, self.skip(2))) & 0xFFFF
+
+    def u32(self) -> i64:
+        return i64(read_i32_le(self.data, self.skip(4))) & 0xFFFFFFFF
+
+    def long(self) -> i64:
+        return read_i64_le(self.data, self.skip(8))
+
+    def text(self, n: i64) -> bytes:
+        at = self.skip(n)
+        return self.data[at:at + n]
+
+    def name(self) -> bytes:
+        return self.text(self.u32())
