@@ -95,7 +95,7 @@ def collect_or_tell(node: Node, job: Job) -> None:
             forget(node, job)
             return
     else:
-        missing = job.holders & ~task.confirmed
+        missing = job.holders & ~task.confirmed & ~node.forgotten()
         if missing == 0 and job.flying == 0:
             collect(node, job, task)
             return
@@ -120,7 +120,9 @@ def collect(node: Node, job: Job, task: Ending) -> None:
             peer.out.write(jid)
             bus.write_i8(peer.out, COLLECTED)
             bus.write_i64(peer.out, job.holders)
-    if job.holders & ~MY_BIT:
+    if job.holders & ~task.confirmed:
+        node.bury(jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
+    elif job.holders & ~MY_BIT:
         node.bury(jid, task.why, job.holders, node.now + TOMB_MS)
     forget(node, job)
 
@@ -251,7 +253,7 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
 def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
     """Collect, or ask at once those whom the last answer named."""
     task.asked &= ~peer.bit
-    missing = node.everybody() if job.flags & ACK_ONLY else job.holders
+    missing = node.everybody() if job.flags & ACK_ONLY else job.holders & ~node.forgotten()
     missing &= ~task.confirmed
     if missing == 0 or missing & ~task.asked & node.linked():
         collect_or_tell(node, job)

@@ -124,6 +124,8 @@ SETTINGS: Final = [
     Setting("maxmemory-policy", CHOICE, "acks",
             "At 95 % of maxmemory evict what nobody will get again (acks), or nothing (noeviction).",
             choices=("acks", "noeviction")),
+    Setting("heal-after-ms", NUMBER, "60000",
+            "A node away for longer than this gets no time any more: its copies are made anew elsewhere.", low=1000),
     Setting("loglevel", CHOICE, "notice", "How much is logged.",
             choices=("debug", "verbose", "notice", "warning")),
     Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),

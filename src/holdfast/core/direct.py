@@ -57,7 +57,7 @@ class Direct:
         if queue.paused != 0 or queue.maxlen != 0:
             return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
         session.used = node.now
-        job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1)
+        job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1, False)
         write_added(node.out, job)
         return True
 

@@ -22,6 +22,7 @@ from holdfast.core.session import Session
 
 DIAL: Final = "dial"  # make a link to the node at `argument`, host:port of its bus
 DROP_LINK: Final = "drop-link"  # end the link with `peer`
+SAVE_NODES: Final = "save-nodes"  # keep the list of known nodes for the next start
 CLOSE: Final = "close"  # send what is owed to the session, then close it
 KILL: Final = "kill"  # close it now
 SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session when done

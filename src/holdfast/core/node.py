@@ -25,7 +25,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, errors, federate, links, membership, records, replicate, requeue, talk
+from holdfast.core import acks, errors, federate, heal, links, membership, records, replicate, requeue, talk
 from holdfast.core.alarms import Alarm, Alarms
 from holdfast.core.commands.table import COMMANDS, Command
 from holdfast.core.config import Config
@@ -146,6 +146,11 @@ class Node:
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.tombs: dict[bytes, Tomb] = {}
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
+        self.filling: dict[Job, None] = {}  # accepted, and still short of copies
+        self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
+        self.heal_seq: i64 = 0
+        self.heal_after: i64 = 60_000
+        self.is_unhealed: bool = False  # the last walk found something to do
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
@@ -164,6 +169,7 @@ class Node:
         self.force_holders: list[bytes] | None = None
         self.bus_bytes_out: i64 = 0
         self.bus_frames_out: i64 = 0
+        self.bus_frames_in: i64 = 0
         # State of the node as a whole.
         self.is_leaving: bool = False
         self.is_plain: bool = True  # nothing special is going on: direct handlers may be used
@@ -264,6 +270,8 @@ class Node:
             elif alarm is self.beat:
                 membership.beat(self)
                 federate.withdraw_idle(self)
+                replicate.fill(self)
+                heal.beat(self)
                 self.forget_old_things()
             else:
                 self.resume_clients()
@@ -474,11 +482,12 @@ class Node:
     # -- the life of a job ---------------------------------------------------------------------------------
 
     def add(
-        self, queue: Queue, body: bytes, ttl_s: i64, retry_s: i64, delay_s: i64, priority: i64, replicate: i64
+        self, queue: Queue, body: bytes, ttl_s: i64, retry_s: i64, delay_s: i64, priority: i64, replicate: i64,
+        waits: bool,
     ) -> Job:
         """A new job, queued at once or after its delay. The caller has asked `admit` first.
 
-        One that wants copies is only made, not queued: see replicate.start.
+        One that `waits` for copies is only made, not queued: see replicate.start.
         """
         now = self.now
         seq = self.seq + 1
@@ -499,7 +508,7 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
-        if replicate > 1:
+        if waits:
             job.delay = i32(delay_s)
             if job.expire < page.wake:
                 self.alarms.set(page, job.expire)
@@ -885,6 +894,14 @@ class Node:
                 mask |= peer.bit
         return mask
 
+    def forgotten(self) -> i64:
+        """Nodes that are no longer members. They are told nothing; their copies die with their jobs."""
+        mask: i64 = 0
+        for peer in self.peers:
+            if not peer.is_member and peer.index != ME:
+                mask |= peer.bit
+        return mask
+
     def reachable(self) -> i64:
         """Other nodes that can be given copies."""
         n: i64 = 0
@@ -988,6 +1005,7 @@ class Node:
     def apply_settings(self) -> None:
         """Settings have changed: take over those the machine keeps at hand."""
         self.full = self.config.number("maxmemory")
+        self.heal_after = self.config.number("heal-after-ms")
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         self.relevel()

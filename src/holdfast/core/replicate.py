@@ -7,6 +7,11 @@ the producer gets its id. When the producer's patience ends first it gets NOREPL
 `aborted` like one that was acknowledged (acks.py): told to every node that may hold a copy until all have
 heard, because a copy that nobody tells would be delivered.
 
+A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
+it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
+is answered sooner; the rest are made in the background, and asked for again until they are there
+(`fill`, once a second).
+
 A producer may send many ADDJOBs without waiting for replies; they replicate together, and the replies are
 kept in the order of the commands (Slot).
 """
@@ -51,21 +56,28 @@ class Adding(Task):
         self.wanted: i64 = wanted
         self.refused: i64 = 0
         self.batch: Batch | None = None
+        self.is_external: bool = False
         self.confirmed = MY_BIT
 
 
-def start(node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool) -> None:
-    """Ask others for copies; the session waits."""
+def start(
+    node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool, wanted: i64, is_external: bool
+) -> None:
+    """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
     session.slots.append(slot)
     deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
     batch = Batch(jobs) if is_batch else None
     for job in jobs:
-        task = Adding(session, slot, deadline, i64(job.replicate))
+        task = Adding(session, slot, deadline, wanted)
         task.batch = batch
+        task.is_external = is_external
+        if is_external:
+            task.confirmed = 0
+            job.holders = 0
         job.task = task
         job.queue.adding += 1
-        ask(node, job, i64(job.replicate) - 1)
+        ask(node, job, i64(job.replicate) if is_external else i64(job.replicate) - 1)
         node.wake_at(job, node.now + ONE_MORE_MS)
     if session.blocked != FOR_COPIES:
         node.block(session, FOR_COPIES)
@@ -73,8 +85,8 @@ def start(node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_bat
 
 def start_async(node: Node, job: Job) -> None:
     """The producer does not wait: it has its id; copies are made until there are enough."""
-    task = Adding(None, Slot(), 0, i64(job.replicate))
-    job.task = task
+    job.task = Adding(None, Slot(), 0, i64(job.replicate))
+    node.filling[job] = None
     ask(node, job, i64(job.replicate) - 1)
 
 
@@ -192,11 +204,18 @@ def accept(node: Node, job: Job, task: Adding) -> None:
     """Enough nodes hold it: the promise is made."""
     job.task = None
     if job.state != WAIT_REPL:
-        return  # asynchronous: it was accepted before
+        node.filling.pop(job, None)
+        return  # it was accepted before, and now has all its copies
+    if count_bits(task.confirmed) < i64(job.replicate) and not task.is_external:
+        rest = Adding(None, Slot(), 0, i64(job.replicate))  # SYNC: the others in the background
+        rest.confirmed = task.confirmed
+        job.task = rest
+        node.filling[job] = None
     batch = task.batch
     if batch is None:
-        begin_accepted(node, job)
-        node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")
+        reply_id = b"+" + node.id_text(job) + b"\r\n"
+        begin_accepted(node, job, task)
+        node.fill_slot(task.session, task.slot, reply_id)
         return
     batch.left -= 1
     job.qtime = 0
@@ -204,18 +223,48 @@ def accept(node: Node, job: Job, task: Adding) -> None:
         reply = BytesWriter()
         reply.write(b"*%d\r\n" % len(batch.jobs))
         for each in batch.jobs:
-            if each.state == WAIT_REPL:
-                begin_accepted(node, each)
             reply.write(b"+" + node.id_text(each) + b"\r\n")
+            if each.state == WAIT_REPL:
+                begin_accepted(node, each, task)
         node.fill_slot(task.session, task.slot, reply.getvalue())
 
 
-def begin_accepted(node: Node, job: Job) -> None:
+def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.queue.adding -= 1
+    if task.is_external:
+        hand_over(node, job)
+        return
     job.state = ACTIVE
     job.qtime = 0
     node.record_job(job)
     begin_life(node, job)
+
+
+def hand_over(node: Node, job: Job) -> None:
+    """External: one of the nodes that have it queues it, and we forget it."""
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.is_linked:
+            peer.out.append(bus.ENQUEUE)
+            write_job_id(peer.out, job)
+            break
+    node.count("external")
+    node.forget(job)
+
+
+def fill(node: Node) -> None:
+    """Once a second: accepted jobs that do not have all their copies yet."""
+    for job in list(node.filling):
+        task = job.task
+        if not isinstance(task, Adding) or job.state == ACKED or not node.is_here(job):
+            del node.filling[job]
+            continue
+        have = count_bits(task.confirmed)
+        for peer in node.peers:
+            if peer.bit & job.holders & ~task.confirmed and peer.is_linked and have < task.wanted:
+                send_copy(node, peer, job)  # it may have been lost with a link: asking twice does no harm
+        missing = task.wanted - count_bits(job.holders & (node.linked() | task.confirmed))
+        if missing > 0:
+            ask(node, job, missing)
 
 
 def begin_life(node: Node, job: Job) -> None:
@@ -273,7 +322,6 @@ def link_down(node: Node, peer: Peer) -> None:
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """External replication: a node that keeps no copy asks us, who have one, to queue it for the first time."""
     job = node.find(reader.text(bus.ID))
-    reader.long()
     if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
         job.responsible = 0
         begin_life(node, job)

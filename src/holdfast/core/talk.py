@@ -99,5 +99,6 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
     except BadFrame:
         node.count("bad-frame")
         return False
+    node.bus_frames_in += 1
     membership.heard(node, peer)
     return True

@@ -45,7 +45,7 @@ FAIL: Final = 3  # node id 40
 REPL: Final = 10  # job, wants-reply u8
 GOTJOB: Final = 11  # id
 REFUSED: Final = 12  # id
-ENQUEUE: Final = 13  # id, delay ms
+ENQUEUE: Final = 13  # id
 # Requeue (core/requeue.py).
 WILLQUEUE: Final = 20  # id
 STATE: Final = 21  # id, state u8, ms i64

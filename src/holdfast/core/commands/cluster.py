@@ -1,40 +1,71 @@
-"""Commands about the cluster, as a node answers them that is alone."""
+"""Commands about the cluster: who is in it, who can be heard, joining, leaving, forgetting."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from holdfast.core import errors
+from mypy_extensions import i64
+
+from holdfast.core import errors, heal, membership
+from holdfast.core.effects import DIAL, DROP_LINK, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.core.peers import ME, Peer
 from holdfast.core.reply import write_array, write_bulk, write_int, write_simple
 from holdfast.core.session import FOR_JOB, Session
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-HELLO_VERSION = 1
-PRIORITY_GOOD = 1
-PRIORITY_LEAVING = 100
+HELLO_VERSION: Final = 1
+PRIORITY_GOOD: Final = 1
+PRIORITY_NO_LINK: Final = 5
+PRIORITY_SUSPECT: Final = 10
+PRIORITY_FAILED: Final = 100
+BUS_PORT_OFFSET: Final = 10_000
+
+
+def members(node: Node) -> list[Peer]:
+    """This node and all it counts as part of the cluster."""
+    return [peer for peer in node.peers if peer.index == ME or peer.is_member]
 
 
 def write_hello(node: Node) -> None:
     """Disque's greeting: its version, my id, and for each node id, address, port and priority."""
     out = node.out
-    write_array(out, 3)
+    nodes = members(node)
+    write_array(out, 2 + len(nodes))
     write_int(out, HELLO_VERSION)
     write_bulk(out, node.node_id)
-    write_array(out, 4)
-    write_bulk(out, node.node_id)
-    write_bulk(out, b"")
-    write_bulk(out, node.config.text("port").encode())
-    write_bulk(out, b"%d" % (PRIORITY_LEAVING if node.is_leaving else PRIORITY_GOOD))
+    for peer in nodes:
+        write_array(out, 4)
+        write_bulk(out, peer.node_id())
+        write_bulk(out, peer.facts.host.encode())
+        write_bulk(out, port_of(node, peer).encode())
+        write_bulk(out, b"%d" % priority(node, peer))
+
+
+def port_of(node: Node, peer: Peer) -> str:
+    return node.config.text("port") if peer.index == ME and peer.facts.port == 0 else str(peer.facts.port)
+
+
+def priority(node: Node, peer: Peer) -> i64:
+    """How good a node is to connect to; lower is better."""
+    if peer.index == ME:
+        return PRIORITY_FAILED if node.is_leaving else PRIORITY_GOOD
+    if peer.is_failed or peer.is_leaving(node.now):
+        return PRIORITY_FAILED
+    if peer.is_suspect:
+        return PRIORITY_SUSPECT
+    return PRIORITY_GOOD if peer.is_linked else PRIORITY_NO_LINK
 
 
 def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     """Look at the cluster and change it.
 
-    NODES lists the nodes, INFO sums up, MYID is this node's id. LEAVING yes makes the node refuse new jobs
-    and turn waiting consumers away, so that it can be stopped. RESET deletes all jobs and queues.
+    MEET joins this node's cluster and the one of the node at that address. NODES lists the nodes, INFO sums
+    up, MYID is this node's id. LEAVING yes makes the node give its jobs away and refuse new ones; LEAVING
+    status says when it is safe to stop. FORGET drops a node that will not come back. RESET forgets all
+    nodes and deletes all jobs and queues.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -42,21 +73,20 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     if word == b"MYID" and n == 2:
         write_bulk(out, node.node_id)
     elif word == b"NODES" and n == 2:
-        flags = "myself,leaving" if node.is_leaving else "myself"
-        line = f"{node.node_id.decode()} :{node.config.text('port')} {flags} 0 0 connected\n"
-        write_bulk(out, line.encode())
+        write_bulk(out, "".join([describe(node, peer) for peer in members(node)]).encode())
     elif word == b"INFO" and n == 2:
-        lines = ["cluster_state:ok", "cluster_known_nodes:1", "cluster_reachable_nodes:0", "cluster_size:1",
-                 "cluster_stats_messages_sent:0", "cluster_stats_messages_received:0"]
-        write_bulk(out, ("\r\n".join(lines) + "\r\n").encode())
+        write_bulk(out, summary(node).encode())
     elif word == b"SAVECONFIG" and n == 2:
+        node.requests.append(Request(SAVE_NODES, None))
         out.write(b"+OK\r\n")
-    elif word == b"MEET" and n == 4:
-        meet(argv)
+    elif word == b"MEET" and n in (4, 5):
+        meet(node, argv)
+        out.write(b"+OK\r\n")
     elif word == b"FORGET" and n == 3:
         forget(node, argv[2])
+        out.write(b"+OK\r\n")
     elif word == b"RESET" and (n == 2 or (n == 3 and argv[2].upper() in (b"SOFT", b"HARD"))):
-        node.flush_all()
+        reset(node)
         out.write(b"+OK\r\n")
     elif word == b"LEAVING" and n in (2, 3):
         leaving(node, argv)
@@ -64,10 +94,56 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
         raise BadRequest(b"ERR Wrong CLUSTER subcommand or number of arguments")
 
 
-def meet(argv: list[bytes]) -> None:
-    if not argv[3].isdigit() or not 0 < int(argv[3]) < 65536:
-        raise BadRequest(b"ERR Invalid TCP port specified: %b" % errors.printable(argv[3]))
-    raise BadRequest(b"ERR this version runs single nodes only: clusters come with a later one")
+def describe(node: Node, peer: Peer) -> str:
+    """A line of CLUSTER NODES."""
+    flags = []
+    if peer.index == ME:
+        flags.append("myself")
+    if peer.is_suspect and not peer.is_failed:
+        flags.append("fail?")
+    if peer.is_failed:
+        flags.append("fail")
+    if (peer.index == ME and node.is_leaving) or peer.is_leaving(node.now):
+        flags.append("leaving")
+    is_connected = peer.index == ME or peer.is_linked
+    heard = 0 if peer.index == ME else node.wall - (node.now - peer.heard)
+    return (
+        f"{peer.node_id().decode()} {peer.facts.host}:{port_of(node, peer)} {','.join(flags) or 'noflags'} "
+        f"0 {heard} {'connected' if is_connected else 'disconnected'}\n"
+    )
+
+
+def summary(node: Node) -> str:
+    facts = {
+        "cluster_state": "ok",
+        "cluster_known_nodes": len(members(node)),
+        "cluster_reachable_nodes": node.reachable(),
+        "cluster_size": len(members(node)),
+        "cluster_stats_messages_sent": node.bus_frames_out,
+        "cluster_stats_messages_received": node.bus_frames_in,
+        "cluster_stats_bytes_sent": node.bus_bytes_out,
+        "cluster_endings_uncollected": len(node.endings),
+        "cluster_tombstones": len(node.tombs),
+        "cluster_jobs_short_of_copies": len(node.filling),
+    }
+    facts.update({f"cluster_count_{name.replace('-', '_')}": node.counters[name] for name in sorted(node.counters)})
+    return "".join([f"{name}:{value}\r\n" for name, value in facts.items()])
+
+
+def meet(node: Node, argv: list[bytes]) -> None:
+    port = read_port(argv[3])
+    bus_port = read_port(argv[4]) if len(argv) == 5 else port + BUS_PORT_OFFSET
+    host = argv[2]
+    if not host or len(host) > 255 or any([c <= 32 or c >= 127 for c in host]) or bus_port > 65535:
+        raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(host), argv[3]))
+    shown = b"[%b]" % host if b":" in host and not host.startswith(b"[") else host
+    node.requests.append(Request(DIAL, None, b"%b:%d" % (shown, bus_port)))
+
+
+def read_port(text: bytes) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise BadRequest(b"ERR Invalid TCP port specified: %b" % errors.printable(text))
+    return int(text)
 
 
 def forget(node: Node, node_id: bytes) -> None:
@@ -75,7 +151,21 @@ def forget(node: Node, node_id: bytes) -> None:
         raise BadRequest(b"ERR I tried hard but I can't forget myself...")
     if len(node_id) != NODE_ID_LENGTH:
         raise BadRequest(b"ERR Invalid node identifier")
-    raise BadRequest(b"ERR Unknown node %b" % errors.printable(node_id))
+    peer = node.by_id.get(node_id)
+    if peer is None or not peer.is_member:
+        raise BadRequest(b"ERR Unknown node %b" % errors.printable(node_id))
+    membership.forget(node, peer)
+
+
+def reset(node: Node) -> None:
+    node.flush_all()
+    node.tombs.clear()
+    for peer in members(node):
+        if peer.index != ME:
+            membership.forget(node, peer)
+            peer.forgotten_until = 0
+            if peer.is_linked:
+                node.requests.append(Request(DROP_LINK, None, b"", peer))
 
 
 def leaving(node: Node, argv: list[bytes]) -> None:
@@ -83,12 +173,19 @@ def leaving(node: Node, argv: list[bytes]) -> None:
         write_simple(node.out, b"yes" if node.is_leaving else b"no")
         return
     word = argv[2].lower()
+    if word == b"status":
+        status = b"no" if not node.is_leaving else b"safe" if heal.is_safe_to_stop(node) else b"draining"
+        write_simple(node.out, status)
+        return
     if word not in (b"yes", b"no"):
         raise BadRequest(b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
     node.is_leaving = word == b"yes"
     node.settle()
     if node.is_leaving:
         turn_away(node)
+        for peer in node.peers:
+            if peer.is_linked:
+                membership.write_ping(node, peer)
     node.out.write(b"+OK\r\n")
 
 

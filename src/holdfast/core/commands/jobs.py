@@ -1,7 +1,7 @@
 """Commands about jobs: adding, fetching, acknowledging, refusing, looking at one."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -41,7 +41,9 @@ class AddOptions:
         self.replicate: i64 = 0
         self.maxlen: i64 = 0
         self.priority: i64 = PRIORITY_DEFAULT
+        self.sync: i64 = 0  # copies to wait for, if not all
         self.is_async: bool = False
+        self.is_external: bool = False  # this node keeps no copy of its own
 
     def read(self, argv: list[bytes], i: int) -> None:
         """Options from argv[i] on, in any order; the last of a kind wins."""
@@ -52,9 +54,9 @@ class AddOptions:
                 i += 1
                 continue
             if option == b"REPLICATE":
-                self.replicate = at_least(value_of(argv, i), 1, errors.REPLICATE_RANGE)
-                if self.replicate > REPLICATE_MAX:
-                    raise BadRequest(errors.REPLICATE_RANGE)
+                self.replicate = read_replicate(value_of(argv, i))
+            elif option == b"SYNC":
+                self.sync = at_least(value_of(argv, i), 1, b"ERR SYNC must be a number > 0")
             elif option == b"TTL":
                 self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
             elif option == b"RETRY":
@@ -78,14 +80,41 @@ class AddOptions:
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
         reachable = node.reachable()
-        if self.replicate == 0:
+        if self.replicate == ALL_NODES:
+            self.replicate = reachable + 1
+        elif self.replicate == 0:
             self.replicate = 1 if self.retry == 0 else min(REPLICATE_DEFAULT_MAX, reachable + 1)
+            if node.is_leaving and self.replicate > reachable:
+                self.replicate = max(1, reachable)
         if self.replicate > 1 and self.retry == 0:
             raise BadRequest(errors.RETRY_ZERO_COPIES)
+        if self.sync == 0:
+            self.sync = self.replicate
+        elif self.sync > self.replicate:
+            raise BadRequest(b"ERR SYNC must not be greater than REPLICATE")
+        self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
+        if self.is_external and reachable < self.replicate:
+            raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)
+        if self.is_external and self.retry == 0:
+            raise Refused(errors.NO_REPL_LEAVING)
         if self.replicate - 1 > reachable:
             raise Refused(errors.NO_REPL)
-        if node.is_leaving:
-            raise Refused(errors.NO_REPL_LEAVING)
+
+    def waits(self) -> bool:
+        """Whether the answer has to wait for other nodes."""
+        return self.is_external or (self.replicate > 1 and self.sync > 1 and not self.is_async)
+
+
+ALL_NODES: Final = -1
+
+
+def read_replicate(text: bytes) -> i64:
+    if text.lower() == b"all":
+        return ALL_NODES
+    value = at_least(text, 1, errors.REPLICATE_RANGE)
+    if value > REPLICATE_MAX:
+        raise BadRequest(errors.REPLICATE_RANGE)
+    return value
 
 
 def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -104,8 +133,8 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     check_body(node, argv[2])
     check_queue_name(argv[1])
     job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
-    if options.replicate > 1 and not options.is_async:
-        replicate.start(node, session, [job], timeout, False)
+    if options.waits():
+        replicate.start(node, session, [job], timeout, False, options.sync, options.is_external)
         return
     if options.replicate > 1:
         replicate.start_async(node, job)
@@ -134,8 +163,8 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     check_queue_name(argv[1])
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
     jobs = [create(node, queue, argv[i], options) for i in range(4, 4 + count)]
-    if options.replicate > 1 and not options.is_async:
-        replicate.start(node, session, jobs, timeout, True)
+    if options.waits():
+        replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external)
         return
     out = node.out
     write_array(out, count)
@@ -146,7 +175,9 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:
-    return node.add(queue, body, options.ttl, options.retry, options.delay, options.priority, options.replicate)
+    return node.add(
+        queue, body, options.ttl, options.retry, options.delay, options.priority, options.replicate, options.waits()
+    )
 
 
 def check_body(node: Node, body: bytes) -> None:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors
-from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named
+from holdfast.core import errors, federate
+from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
 from holdfast.core.parse import at_least, integer
-from holdfast.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
+from holdfast.core.queue import IMPORT_WINDOW_MS, PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_int, write_null_array, write_simple
 from holdfast.core.session import Session
 
@@ -56,12 +56,21 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_named(out, b"idle", (node.now - queue.used) // 1000)
     write_named(out, b"blocked", len(queue.waiting))
     write_bulk(out, b"import-from")
-    write_array(out, 0)
-    write_named(out, b"import-rate", 0)
+    write_nodes(node, import_mask(node, queue))
+    write_named(out, b"import-rate", queue.import_rate(node.now))
     write_named(out, b"jobs-in", queue.jobs_in)
     write_named(out, b"jobs-out", queue.jobs_out)
     write_bulk(out, b"pause")
     write_bulk(out, PAUSE_NAMES[queue.paused])
+
+
+def import_mask(node: Node, queue: Queue) -> i64:
+    """Nodes that gave us jobs of this queue in the last seconds."""
+    mask: i64 = 0
+    for index, when in queue.imports.items():
+        if node.now - when <= IMPORT_WINDOW_MS:
+            mask |= node.peers[index].bit
+    return mask
 
 
 def pause(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -71,9 +80,12 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
     the other nodes, too.
     """
     paused: i64 = -1
+    is_for_all = False
     for i in range(2, len(argv)):
         word = argv[i].lower()
-        if word == b"none":
+        if word == b"bcast":
+            is_for_all = True
+        elif word == b"none":
             paused = 0
         elif word == b"in":
             paused = PAUSE_IN if paused < 0 else paused | PAUSE_IN
@@ -81,7 +93,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
             paused = PAUSE_OUT if paused < 0 else paused | PAUSE_OUT
         elif word == b"all":
             paused = PAUSE_IN | PAUSE_OUT
-        elif word != b"state" and word != b"bcast":
+        elif word != b"state":
             raise BadRequest(errors.SYNTAX)
     queue = node.queues.get(argv[1])
     if queue is None and paused > 0:
@@ -92,6 +104,8 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
         return
     if paused >= 0:
         node.set_paused(queue, paused)
+        if is_for_all:
+            federate.tell_pause(node, queue)
     write_simple(node.out, PAUSE_NAMES[queue.paused])
 
 

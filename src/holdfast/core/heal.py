@@ -1,0 +1,156 @@
+"""Healing and leaving: bringing each job back to as many copies as were asked for.
+
+When a node is gone for good (forgotten, back without its data, or away longer than heal-after) the jobs it
+held have one copy less. A walk over all jobs, some each second, finds those with too few living holders; of
+these the first in the job's own order of nodes makes the missing copies. Copies beyond what was asked for,
+left over when the node comes back after all, are never taken away: they end with the job.
+
+A leaving node walks the same way and counts itself out: it gives its queued jobs to others and sees to it
+that every job it holds has enough copies without it. `is_safe_to_stop` says when that is done.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core import federate, replicate
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, Job
+from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
+from holdfast.core.requeue import is_leased, order_key
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+JOBS_PER_BEAT: Final = 20_000
+"""Looked at each second: a million jobs take less than a minute, and no turn takes long."""
+
+COPIES_PER_BEAT: Final = 2_000
+BYTES_PER_BEAT: Final = 32 * 1024 * 1024
+"""Healing must not crowd out the work; and a node short of memory heals nothing."""
+
+MOVES_PER_BEAT: Final = 5_000
+
+
+def beat(node: Node) -> None:
+    if len(node.peers) == 1 or node.level > 0:
+        return
+    if node.is_leaving:
+        drain(node)
+    walk(node)
+
+
+def walk(node: Node) -> None:
+    """The next part of the way through all jobs."""
+    jobs_left = JOBS_PER_BEAT
+    copies = 0
+    size = 0
+    for prefix in sorted(node.origins):
+        if prefix < node.heal_origin:
+            continue
+        origin = node.origins[prefix]
+        seq = node.heal_seq if prefix == node.heal_origin else 0
+        while True:
+            pages = origin.pages_from(seq, 64)
+            if not pages:
+                break
+            for page in pages:
+                for job in list(page.slots):
+                    if job is None:
+                        continue
+                    jobs_left -= 1
+                    made = heal(node, job)
+                    if made > 0:
+                        copies += made
+                        size += made * len(job.body)
+                seq = (page.number + 1) * len(page.slots)
+                if jobs_left <= 0 or copies >= COPIES_PER_BEAT or size >= BYTES_PER_BEAT:
+                    node.heal_origin = prefix
+                    node.heal_seq = seq
+                    return
+    node.heal_origin = b""
+    node.heal_seq = 0
+
+
+def heal(node: Node, job: Job) -> int:
+    """Make the copies a job is short of, if that is for this node to do; how many were sent."""
+    if job.retry == 0 or job.state not in (ACTIVE, QUEUED) or job.task is not None:
+        return 0
+    missing = i64(job.replicate) - count_bits(living(node, job))
+    if missing <= 0 or is_somebody_else_first(node, job):
+        return 0
+    sent = 0
+    for peer in replicate.choose(node, job, missing, job.holders):
+        replicate.send_copy(node, peer, job)
+        node.record_holders(job)
+        node.count("healed")
+        sent += 1
+    return sent
+
+
+def living(node: Node, job: Job) -> i64:
+    """Holders that count: linked, or not away for long. A leaving node does not count itself."""
+    mask: i64 = 0 if node.is_leaving else MY_BIT
+    for peer in node.peers:
+        if peer.index != ME and peer.bit & job.holders and is_living(node, peer):
+            mask |= peer.bit
+    return mask
+
+
+def is_living(node: Node, peer: Peer) -> bool:
+    if not peer.is_member or peer.is_leaving(node.now):
+        return False
+    return peer.is_linked or node.now - max(peer.heard, peer.away_since) < node.heal_after
+
+
+def is_somebody_else_first(node: Node, job: Job) -> bool:
+    """One healer per job: the first holder in its order that can be heard and is not leaving itself."""
+    if node.is_leaving:
+        return False
+    mine = order_key(job, node.node_id)
+    for peer in node.peers:
+        if (
+            peer.index != ME and peer.bit & job.holders and peer.is_reachable(node.now)
+            and order_key(job, peer.node_id()) < mine
+        ):
+            return True
+    return False
+
+
+def drain(node: Node) -> None:
+    """Give queued jobs to nodes that stay."""
+    targets = [peer for peer in node.peers if peer.is_reachable(node.now)]
+    if not targets:
+        return
+    left = MOVES_PER_BEAT
+    for queue in list(node.queues.values()):
+        while queue.size > 0 and left > 0:
+            job = queue.pop()
+            assert job is not None
+            federate.move(node, job, targets[left % len(targets)])
+            left -= 1
+
+
+def is_safe_to_stop(node: Node) -> bool:
+    """Everything this node holds is held by enough others, and nothing is in doubt."""
+    if node.endings or node.filling:
+        return False
+    for peer in node.peers:
+        if peer.moves:
+            return False
+    for job in node.all_jobs():
+        if job.state == ACKED:
+            continue
+        if job.retry == 0:
+            if not job.flags & HANDED_OUT:
+                return False
+        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job):
+            return False
+        elif count_bits(living(node, job) & confirmed(node, job)) < i64(job.replicate):
+            return False
+    return True
+
+
+def confirmed(node: Node, job: Job) -> i64:
+    """Holders to which no copy is still on its way."""
+    return 0 if job.flying > 0 else job.holders
