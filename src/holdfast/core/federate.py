@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CREDIT_MAX: Final = 1000
 HOPS_MAX: Final = 3
-"""Moves of a job since it was queued: then it rests where it is until it is queued anew."""
+"""Moves of a job since it was queued: then it rests where it is until the next beat."""
 
 
 def announce(node: Node, queue: Queue) -> None:
@@ -46,8 +46,13 @@ def announce(node: Node, queue: Queue) -> None:
         node.announced[queue] = None
 
 
-def withdraw_idle(node: Node) -> None:
-    """Once a second: queues on which nobody waits any more."""
+def beat(node: Node) -> None:
+    """Once a second: queues on which nobody waits any more, and jobs that have rested."""
+    for queue in list(node.interested):
+        if queue.size > 0 and queue.interest:
+            for job in queue.oldest(len(queue.interest)):
+                job.hops = 0
+            give(node, queue)
     for queue in list(node.announced):
         if not queue.waiting:
             announce(node, queue)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from holdfast.core import requeue
 from holdfast.core.effects import DIAL, DROP_LINK, Request
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts
@@ -119,6 +120,7 @@ def beat(node: Node) -> None:
             write_ping(node, peer)
         if not peer.is_suspect and node.now - peer.heard > node.node_timeout:
             peer.is_suspect = True
+            requeue.lost_sight(node, peer)
         if peer.is_suspect:
             judge(node, peer)
 
@@ -224,6 +226,8 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
 def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
     failed = node.by_id.get(reader.text(NODE_ID_LENGTH))
     if failed is not None and failed.index != ME and node.now - failed.heard > BEAT_MS * 2:
+        if not failed.is_suspect:
+            requeue.lost_sight(node, failed)
         failed.is_suspect = failed.is_failed = True
 
 

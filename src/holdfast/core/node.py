@@ -269,7 +269,7 @@ class Node:
                 self.forget_if_idle(alarm)
             elif alarm is self.beat:
                 membership.beat(self)
-                federate.withdraw_idle(self)
+                federate.beat(self)
                 replicate.fill(self)
                 heal.beat(self)
                 self.forget_old_things()

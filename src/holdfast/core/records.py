@@ -35,6 +35,9 @@ BACK: Final = 9
 TOOK: Final = 10
 REFUSED: Final = 11
 
+ASK_AFTER_LOAD_MS: Final = 3000
+"""After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
+
 
 def begin(node: Node, kind: i64) -> BytesWriter:
     out = BytesWriter()
@@ -277,9 +280,9 @@ class Loading:
                 if job.qtime > node.now:
                     node.wake_at(job, job.qtime)
                 elif job.holders & ~MY_BIT:
-                    # Others may have queued it while we were down: ask first.
+                    # Others may have queued it, or know how it ended: ask, when there are links to ask over.
                     job.flags |= QUEUED_BEFORE
-                    node.wake_at(job, node.now + acks.RETRY_MS)
+                    node.wake_at(job, node.now + ASK_AFTER_LOAD_MS)
                 else:
                     node.enqueue(job)
             else:

@@ -77,6 +77,11 @@ def due(node: Node, job: Job) -> None:
         tell_queued(node, job, others)
         return
     job.flags |= ASKING
+    ask_holders(node, job, others)
+
+
+def ask_holders(node: Node, job: Job, others: i64) -> None:
+    """Say that we are about to queue it, and give them time to object."""
     asked = False
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
@@ -205,7 +210,10 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return
     if state != IS_UNKNOWN:
+        new = (holders & ~job.holders) & node.linked()
         node.learn_holders(job, holders | peer.bit)
+        if new and job.flags & ASKING:
+            ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too
     if state == IS_UNKNOWN or state == IS_IDLE or is_leased(node, job):
         return
     if job.state == QUEUED:
@@ -296,6 +304,16 @@ def link_up(node: Node, peer: Peer) -> None:
                 write_queued(peer, job)
         else:
             del node.requeued[job]
+
+
+def lost_sight(node: Node, peer: Peer) -> None:
+    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time."""
+    for job in node.all_jobs():
+        if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & ASKING:
+            latest = max(node.now, peer.heard + i64(job.retry) * 1000) + node.jitter()
+            if job.qtime > latest:
+                job.asks = 0
+                node.wake_at(job, latest)
 
 
 def woke_up(node: Node) -> None:
