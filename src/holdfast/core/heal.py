@@ -144,11 +144,9 @@ def is_safe_to_stop(node: Node) -> bool:
         if job.retry == 0:
             if not job.flags & HANDED_OUT:
                 return False
-        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or count_bits(living(node, job) & confirmed(node, job)) < i64(job.replicate):
+        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job):
+            return False
+        elif job.flying > 0 or count_bits(living(node, job)) < i64(job.replicate):
             return False
     return True
 
-
-def confirmed(node: Node, job: Job) -> i64:
-    """Holders to which no copy is still on its way."""
-    return 0 if job.flying > 0 else job.holders

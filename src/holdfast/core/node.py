@@ -25,7 +25,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, errors, federate, heal, links, membership, records, replicate, requeue, talk
+from holdfast.core import acks, errors, federate, heal, links, membership, records, replicate, requeue, talk, views
 from holdfast.core.alarms import Alarm, Alarms
 from holdfast.core.commands.table import COMMANDS, Command
 from holdfast.core.config import Config
@@ -80,6 +80,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.views import View
 from holdfast.core.watch import Watch
 
 FAULTS_MAX: Final = 16
@@ -157,6 +158,8 @@ class Node:
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
         self.taken: dict[tuple[int, int], int] = {}  # moves we took: until when we must remember
         self.refused_moves: dict[tuple[int, int], int] = {}
+        self.views: dict[int, View] = {}
+        self.view_count: i64 = 0
         self.beat: Alarm = Alarm()
         self.last_beat: i64 = 0
         self.node_timeout: i64 = 15_000
@@ -267,6 +270,8 @@ class Node:
                 self.give_up(alarm)
             elif isinstance(alarm, Queue):
                 self.forget_if_idle(alarm)
+            elif isinstance(alarm, View):
+                views.finish(self, alarm)
             elif alarm is self.beat:
                 membership.beat(self)
                 federate.beat(self)

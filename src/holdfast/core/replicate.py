@@ -315,10 +315,6 @@ def abort_all(node: Node, session: Session) -> None:
             abort(node, job, b"")
 
 
-def link_down(node: Node, peer: Peer) -> None:
-    """Nothing to do at once: the 50 ms rule asks another node."""
-
-
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """External replication: a node that keeps no copy asks us, who have one, to queue it for the first time."""
     job = node.find(reader.text(bus.ID))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, replicate, requeue
+from holdfast.core import acks, federate, links, membership, replicate, requeue, views
 from holdfast.core.peers import NODES_MAX, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -37,6 +37,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.NOTTAKEN: federate.on_nottaken,
     bus.MOVED: federate.on_moved,
     bus.PAUSE: federate.on_pause,
+    bus.ASK: views.on_ask,
+    bus.TELL: views.on_tell,
 }
 
 
@@ -73,7 +75,7 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.flying.clear()
     node.count("link-down")
     federate.link_down(node, peer)
-    replicate.link_down(node, peer)
+    views.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:

@@ -63,8 +63,8 @@ NOTTAKEN: Final = 43  # move i64, id
 MOVED: Final = 44  # move i64, id: "did you take it?"
 PAUSE: Final = 45  # queue, paused u8
 # The whole cluster asked at once (core/views.py).
-ASK: Final = 50
-TELL: Final = 51
+ASK: Final = 50  # number i64, queue name or *
+TELL: Final = 51  # number i64, count u32, then per queue: name, figures i64 each
 
 
 class BadFrame(Exception):

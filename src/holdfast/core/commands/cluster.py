@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, heal, membership
+from holdfast.core import errors, heal, membership, views
 from holdfast.core.effects import DIAL, DROP_LINK, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
@@ -65,7 +65,8 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     MEET joins this node's cluster and the one of the node at that address. NODES lists the nodes, INFO sums
     up, MYID is this node's id. LEAVING yes makes the node give its jobs away and refuse new ones; LEAVING
     status says when it is safe to stop. FORGET drops a node that will not come back. RESET forgets all
-    nodes and deletes all jobs and queues.
+    nodes and deletes all jobs and queues. QSTAT sums the figures of a queue, or of all with *, over the
+    nodes that answer, and names those that do not.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -88,6 +89,8 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word == b"RESET" and (n == 2 or (n == 3 and argv[2].upper() in (b"SOFT", b"HARD"))):
         reset(node)
         out.write(b"+OK\r\n")
+    elif word == b"QSTAT" and n == 3:
+        views.ask(node, session, argv[2])
     elif word == b"LEAVING" and n in (2, 3):
         leaving(node, argv)
     else:

@@ -42,7 +42,7 @@ class Command:
 
 
 ADD_OPTIONS: Final = (
-    "[REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC]"
+    "[REPLICATE n|all] [SYNC n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC]"
 )
 
 COMMANDS: Final = [
@@ -77,7 +77,8 @@ COMMANDS: Final = [
     Command("HELLO", -1, "ro", CLUSTER, "[2|3 [AUTH user password] [SETNAME name]]",
             "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),
     Command("CLUSTER", -2, "a", CLUSTER,
-            "MEET ip port | NODES | INFO | MYID | FORGET id | RESET [SOFT|HARD] | LEAVING [yes|no] | SAVECONFIG",
+            "MEET host port [bus-port] | NODES | INFO | MYID | FORGET id | RESET [SOFT|HARD] | "
+            "LEAVING [yes|no|status] | QSTAT queue|* | SAVECONFIG",
             "Look at the cluster and change it.", cluster.cluster),
     Command("AUTH", -2, "rlo", CLIENTS, "[user] password", "Say who you are.", clients.auth),
     Command("PING", -1, "r", CLIENTS, "[message]", "Ask whether the node is there.", server.ping),
