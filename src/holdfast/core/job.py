@@ -78,7 +78,7 @@ class Job:
         self.flying: i16 = 0  # copies on their way to others and not acknowledged
         self.priority: i16 = 0
         self.state: u8 = WAIT_REPL
-        self.flags: u8 = 0
+        self.flags: i16 = 0
         self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
         self.asks: u8 = 0  # how often that node said it is still queued there
         self.hops: u8 = 0  # moves since it was queued

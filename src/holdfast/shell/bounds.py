@@ -1,4 +1,4 @@
-"""Bounds of connections, each with its reason; those that operators may move are settings."""
+"""Bounds of connections and links, each with its reason; those that operators may move are settings."""
 from __future__ import annotations
 
 READ_BYTES = 64 * 1024
@@ -21,3 +21,41 @@ LINGER_MS = 3000
 
 STRANGER_MS = 30_000
 """A client must have said who it is after this time, where that is asked for."""
+
+# -- links with other nodes (bus.py) ------------------------------------------------------------------------
+
+LINK_READ_BYTES = 256 * 1024
+"""A link's own buffer, and what is read from a peer per turn: many frames of many jobs, or part of one long frame."""
+
+LINK_CHUNK_BYTES = 16 * 1024
+"""A frame shorter than this is copied behind its length; a longer one is sent from where it lies."""
+
+LINK_CHUNKS_PER_SEND = 64
+"""Pieces handed to the system in one call, below what any system takes."""
+
+HANDSHAKE_S = 5.0
+"""From a connection to a link. Who needs longer is no node of ours, or one that is better asked again."""
+
+CONNECT_S = 2.0
+"""Finding a node's address and connecting to it."""
+
+HELLO_BYTES_MAX = 2048
+"""Names of at most 255 bytes, and some numbers."""
+
+HANDSHAKES_MAX = 256
+HANDSHAKES_PER_ADDRESS = 32
+"""Strangers may hold this many connections to the bus open, for HANDSHAKE_S at most. More are closed at once."""
+
+DIALS_MAX = 64
+"""Attempts to reach other nodes at one time: more than a full mesh has nodes."""
+
+SETTLE_S = 2.0
+"""A link younger than this is not replaced by another with the same process: its other end may just not know yet."""
+
+JOIN_WAIT_S = 0.25
+JOIN_WAIT_S_MAX = 5.0
+"""Between two attempts to reach a node we were told to join: doubled each time, up to the second."""
+
+COMPLAINTS = 10
+COMPLAINTS_S = 10.0
+"""Lines about strangers that the log gets in this many seconds; the rest is counted."""
