@@ -20,6 +20,8 @@ Examples:
   holdfast node --port 7712 --dir ./data             keeps its id and saved settings in ./data
   holdfast node --set maxmemory=4gb --set requirepass=secret --bind 0.0.0.0
   HOLDFAST_MAXMEMORY=4gb holdfast node --config holdfast.toml
+  holdfast node --port 7712 --join 127.0.0.1:7711    a second node on this machine, in one cluster with the first
+  holdfast node --bind 10.0.0.2 --set requirepass=… --cluster-secret-file secret --join 10.0.0.1:7711
 \b
 A flag wins over a HOLDFAST_… variable, that over what CONFIG REWRITE saved in the dir, that over the file.
 Settings and their meaning: CONFIG GET '*' at a running node, or the reference in docs/.
@@ -30,9 +32,15 @@ Settings and their meaning: CONFIG GET '*' at a running node, or the reference i
 @click.option("--port", type=int, help="TCP port for clients (7711); 0 chooses a free one.")
 @click.option("--bind", "bind", help="Address to listen on (127.0.0.1).")
 @click.option("--dir", "folder", help="Folder for what must outlive the process.")
+@click.option("--join", "joins", multiple=True, metavar="HOST:PORT",
+              help="A node whose cluster to join; repeatable. HOST:PORT@BUSPORT if its bus is not at port + 10000.")
+@click.option("--cluster-secret-file", "secret_file", help="File with the secret that all nodes of the cluster share.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Settings file (TOML).")
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting; repeatable.")
-def node(port: int | None, bind: str | None, folder: str | None, file: Path | None, pairs: tuple[str, ...]) -> None:
+def node(
+    port: int | None, bind: str | None, folder: str | None, joins: tuple[str, ...], secret_file: str | None,
+    file: Path | None, pairs: tuple[str, ...],
+) -> None:
     """Run one node in the foreground until SIGTERM or Ctrl-C. SIGHUP reads the settings file again."""
     flags: dict[str, str] = {}
     for pair in pairs:
@@ -41,7 +49,11 @@ def node(port: int | None, bind: str | None, folder: str | None, file: Path | No
             words = f"'{pair}' is not of the form name=value with the name of a setting"
             raise click.BadParameter(words, param_hint="--set")
         flags[name] = value
-    for name, given in (("port", port), ("bind", bind), ("dir", folder)):
+    given_by_flag = (
+        ("port", port), ("bind", bind), ("dir", folder), ("join", " ".join(joins) or None),
+        ("cluster-secret-file", secret_file),
+    )
+    for name, given in given_by_flag:
         if given is not None:
             flags[name] = str(given)
     sys.exit(run(flags, file))

@@ -2,17 +2,19 @@
 
 The event loop (uvloop where there is one) sees a single file descriptor, that of the epoll set which holds
 all clients: whenever something is ready there, one call of Sockets.step() serves every client that is ready
-as one batch. Everything that is rare (signals, the sweep once a second, later TLS and peers) is ordinary
-asyncio beside it.
+as one batch. Other nodes are in the same set. Everything that is rare (signals, the sweep once a second, the
+handshakes of nodes, later TLS) is ordinary asyncio beside it.
 """
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import hashlib
 import logging
 import os
 import platform
+import secrets
 import signal
 import socket
 import sys
@@ -22,14 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects
+from holdfast.core import effects, membership
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
 from holdfast.core.node import Node
+from holdfast.core.peers import Peer, PeerFacts
 from holdfast.core.session import Session
 from holdfast.core.version import VERSION
 from holdfast.shell import clock
+from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, read_join
+from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.settings import Settings, SettingsError
 
 log = logging.getLogger("holdfast")
@@ -55,7 +60,8 @@ class Server:
         self.settings = settings
         self.config = settings.config
         offset = clock.offset_ms()
-        self.node = Node(self.config, settings.node_id(), os.urandom, clock.wall_ms(), self)
+        node_id = settings.node_id()
+        self.node = Node(self.config, node_id, os.urandom, clock.wall_ms(), self, settings.incarnation())
         self.sockets = make_sockets(self.node, offset)
         self.sockets.on_requests = self.carry_out
         self.done = asyncio.Event()
@@ -70,6 +76,11 @@ class Server:
         self.pauses = CollectorPauses()
         self.fault_count = 0
         self.port = self.config.number("port")
+        self.bus: Bus | None = None
+        self.bus_port = 0
+        self.is_port_given = self.port != 0
+        self.saved_nodes = ""
+        self.joins = [self.read_join(text) for text in self.config.text("join").split()]
         self.apply_settings()
 
     # -- running -------------------------------------------------------------------------------------------
@@ -78,6 +89,7 @@ class Server:
         """Serve until told to stop; the process's exit code."""
         self.loop = asyncio.get_running_loop()
         self.listen()
+        self.bus = self.open_bus()
         self.loop.add_reader(self.sockets.fileno(), self.step)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
@@ -91,6 +103,8 @@ class Server:
             sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
+            await self.bus.close()
+            self.save_nodes()
             self.loop.remove_reader(self.sockets.fileno())
             self.sockets.shut()
             if self.unix_path is not None:
@@ -130,6 +144,7 @@ class Server:
             await asyncio.sleep(SWEEP_S)
             seconds += 1
             self.sockets.sweep()
+            self.save_nodes()
             self.rates.sample(self.sockets.figures(), self.commands_run())
             if seconds % COLLECT_ALL_S == 0 and self.node.jobs < COLLECT_ALL_JOBS_MAX:
                 gc.collect()
@@ -154,6 +169,8 @@ class Server:
                     changed.append(setting.name)
                 else:
                     log.warning("the setting %s has changed in the file; it takes a restart", setting.name)
+        if fresh.secret != self.settings.secret:
+            log.warning("the cluster's secret has changed; it takes a restart")
         self.node.apply_settings()
         self.apply_settings()
         log.info("settings reloaded: %s", ", ".join(changed) or "nothing has changed")
@@ -185,6 +202,99 @@ class Server:
                     "127.0.0.1, or say protected-mode no if the network is yours alone"
                 )
 
+    # -- other nodes ---------------------------------------------------------------------------------------
+
+    def open_bus(self) -> Bus:
+        """The door for other nodes, and the calls to those we know of."""
+        addresses = self.config.text("bind").split()
+        secret = self.settings.secret
+        if not secret:
+            addresses = [address for address in addresses if is_loopback(address)] or ["127.0.0.1"]
+        listeners = self.bind_bus(addresses)
+        path = self.config.text("cluster-bus-unixsocket")
+        if path:
+            listeners.append(bind_unix(Path(path), "700", self.config.number("tcp-backlog")))
+        me = self.hello(path)
+        self.node.peers[0].facts = PeerFacts(
+            me.node_id, me.incarnation, me.host, me.port, me.bus_port, me.host_id, me.zone
+        )
+        bus = Bus(me, secret, self.adopt, self.sockets.drop)
+        self.sockets.on_lost = bus.lost
+        for listener in listeners:
+            bus.listen(listener)
+        for place in self.joins:
+            bus.join(place)
+        self.remember_nodes()
+        log.info("bus on %s:%d%s", addresses[0], self.bus_port, "" if secret else ", for nodes of this machine only")
+        return bus
+
+    def remember_nodes(self) -> None:
+        """Nodes that were members when this one last ran still are. The node's beat will ask for links with them."""
+        for node_id, host, port, bus_port in self.settings.known_nodes():
+            if node_id not in self.node.by_id:
+                peer = membership.add_peer(self.node, PeerFacts(node_id, 0, host, port, bus_port))
+                if peer is not None:
+                    peer.is_member = True
+                    self.node.alarms.set(self.node.beat, self.node.now)
+
+    def bind_bus(self, addresses: list[str]) -> list[socket.socket]:
+        """Where others look for it: port + 10000, unless it was said otherwise or there is no such port."""
+        backlog = self.config.number("tcp-backlog")
+        port = self.config.number("cluster-bus-port")
+        usual = self.port + BUS_PORT_OFFSET
+        listeners = []
+        if port == 0 and usual <= 65535:
+            try:
+                listeners.append(bind(addresses[0], usual, backlog))
+            except SettingsError as error:
+                if self.is_port_given:
+                    raise SettingsError(f"{error}. Other nodes are met there: see cluster-bus-port") from None
+        if not listeners:
+            listeners.append(bind(addresses[0], port, backlog))
+        self.bus_port = listeners[0].getsockname()[1]
+        listeners += [bind(address, self.bus_port, backlog) for address in addresses[1:]]
+        return listeners
+
+    def hello(self, path: str) -> Hello:
+        """How this node introduces itself to others."""
+        text, number = self.config.text, self.config.number
+        for name in ("announce-ip", "host-id", "zone"):
+            if WORD.fullmatch(text(name).encode()) is None or len(text(name)) > 255:
+                raise SettingsError(f"{name}: letters, digits and . _ : % + - only, and no more than 255 of them")
+        host_id = text("host-id") or hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
+        return Hello(
+            node_id=self.node.node_id, incarnation=self.node.incarnation, run=secrets.randbits(64),
+            port=number("announce-port") or self.port, bus_port=number("announce-bus-port") or self.bus_port,
+            host=text("announce-ip"), path=path, host_id=host_id.encode(), zone=text("zone").encode(),
+            has_secret=bool(self.settings.secret),
+        )
+
+    def read_join(self, text: str) -> Place:
+        place = read_join(text)
+        if place is None:
+            raise SettingsError(f"join: '{text}' is not host:port, host:port@busport, [address]:port or unix:/path")
+        return place
+
+    def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
+        peer: Peer | None = self.sockets.adopt(sock, facts)
+        self.step()
+        self.save_nodes()
+        return peer
+
+    def save_nodes(self) -> None:
+        """Keep the list of known nodes for the next start, if it has changed."""
+        self.node.is_membership_changed = False
+        known = [peer.facts for peer in self.node.peers[1:] if peer.is_member and peer.facts.host]
+        lines = [f"{facts.node_id.decode()} {facts.host} {facts.port} {facts.bus_port}\n" for facts in known]
+        text = "".join(sorted(lines))
+        if text == self.saved_nodes:
+            return
+        try:
+            self.settings.save_nodes(text)
+            self.saved_nodes = text
+        except SettingsError as error:
+            log.error("the list of nodes is not saved: %s", error)
+
     # -- what the node asks for ----------------------------------------------------------------------------
 
     def carry_out(self) -> None:
@@ -199,6 +309,13 @@ class Server:
             self.sockets.close_session(session, False)
         elif request.kind == effects.KILL and session is not None:
             self.sockets.close_session(session, True)
+        elif request.kind == effects.DIAL and self.bus is not None:
+            self.bus.dial(request.argument)
+        elif request.kind == effects.DROP_LINK and request.peer is not None:
+            self.sockets.drop(request.peer, "the node has given it up")
+        elif request.kind == effects.SAVE_NODES:
+            self.saved_nodes = "?"
+            self.save_nodes()
         elif request.kind == effects.APPLY_SETTINGS:
             self.apply_settings()
             if request.argument == b"reset":
@@ -228,6 +345,7 @@ class Server:
             number("maxclients"), number("tcp-keepalive"), number("timeout") * 1000, number("command-timeout-ms"),
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
+        self.sockets.configure_links(number("cluster-send-buffer"))
         level = {"debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO,
                  "warning": logging.WARNING}[self.config.text("loglevel")]
         log.setLevel(level)

@@ -6,7 +6,9 @@ What CONFIG REWRITE saved must hold after a restart with the same command line, 
 names the setting. So a saved value remembers what the flag or variable said when it was saved, and wins as
 long as that still says the same; a flag that has been changed since is a newer word than the saved one.
 
-The file is TOML with the names of core/config.py as keys. The node's id is in the dir, too.
+The file is TOML with the names of core/config.py as keys. The node's id is in the dir, too, and the nodes it
+knows. The cluster's secret is taken out of the settings as soon as they are read: nothing that shows settings
+can show it.
 """
 from __future__ import annotations
 
@@ -22,6 +24,11 @@ from holdfast.core.ids import NODE_ID_LENGTH
 
 SAVED = "settings.toml"
 NODE_ID = "node-id"
+INCARNATION = "incarnation"
+NODES = "nodes"
+NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{1,5})")
+SECRET_BYTES_MAX = 4096
+HIDDEN = "(hidden)"
 PREFIX = "HOLDFAST_"
 # Variables that begin like a setting and are none.
 NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT"}
@@ -91,6 +98,26 @@ class Settings:
                 self.config.set(name, value)
             except BadSetting as error:
                 raise SettingsError(f"{name}: {error} ({source})") from None
+        self.secret = self.take_secret()
+
+    def take_secret(self) -> bytes:
+        """The cluster's secret; empty: none."""
+        text, path = self.config.text("cluster-secret"), self.config.text("cluster-secret-file")
+        if text and path:
+            raise SettingsError("both cluster-secret and cluster-secret-file are set; one is enough")
+        if text:
+            self.config.set("cluster-secret", HIDDEN)
+            return text.encode("utf-8", "surrogateescape")
+        if not path:
+            return b""
+        try:
+            with open(path, "rb") as file:
+                secret = file.read(SECRET_BYTES_MAX + 1).strip()
+        except OSError as error:
+            raise SettingsError(f"cannot read the cluster-secret-file {path}: {error.strerror}") from None
+        if not secret or len(secret) > SECRET_BYTES_MAX:
+            raise SettingsError(f"the cluster-secret-file {path} holds nothing, or more than {SECRET_BYTES_MAX} bytes")
+        return secret
 
     def save(self) -> None:
         """Keep what CONFIG SET has changed, so that it holds after a restart. Raises SettingsError."""
@@ -121,6 +148,32 @@ class Settings:
         if re.fullmatch(rf"[0-9a-f]{{{NODE_ID_LENGTH}}}", text) is None:
             raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
         return text.encode()
+
+    def incarnation(self) -> int:
+        """Which life of the node's data this is.
+
+        Until there is a journal a start begins with nothing, so each start is a new life. The file says which
+        one it is now; with a journal it will be drawn with the folder and kept.
+        """
+        drawn = secrets.randbelow((1 << 63) - 1) + 1
+        if self.dir is not None:
+            write_whole(self.dir / INCARNATION, f"{drawn}\n")
+        return drawn
+
+    def save_nodes(self, text: str) -> None:
+        if self.dir is not None:
+            write_whole(self.dir / NODES, text)
+
+    def known_nodes(self) -> list[tuple[bytes, str, int, int]]:
+        """The nodes that were known when this one last ran: id, host, port, bus port."""
+        if self.dir is None or not (self.dir / NODES).exists():
+            return []
+        try:
+            lines = (self.dir / NODES).read_text("ascii", "replace").splitlines()
+        except OSError as error:
+            raise SettingsError(f"cannot read {self.dir / NODES}: {error.strerror}") from None
+        matches = [NODE_LINE.fullmatch(line) for line in lines]
+        return [(m[1].encode(), m[2], int(m[3]), int(m[4])) for m in matches if m is not None]
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,436 @@
+"""Links with other nodes: the door they come in by, and calling them. Who is there, not what is said.
+
+A connection, dialed or accepted, goes through the handshake (handshake.py) in asyncio, within five seconds.
+Then its socket is given to Sockets.adopt and is one more descriptor in the set that also holds the clients;
+from there on nothing of it passes through here, until it is lost.
+
+**One link per pair.** Both nodes may dial at the same moment, and either may believe in a link that the other
+has lost. So of each pair the node with the smaller id decides, connection by connection, and says so as the
+last word of the handshake: 0, or the number of this link, counted up over its life. The other side takes what
+it is told, and where two connections were granted, the one with the higher number. The decider refuses a
+connection that is not needed:
+
+    both sides have the same link already (each says in its answer which one it has)
+    it has a link that is so young that the other side may just not know of it yet
+    it has dialed that node itself, and that handshake is on its way
+
+and otherwise grants it, ending the link it had: a node that dials us has lost its end of that one, or it is
+another process under the same id.
+
+**Without a secret** there is nothing to prove, so only nodes of this machine are talked to: the door is on
+loopback, and nobody elsewhere is dialed.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from ipaddress import ip_address
+from typing import Any
+
+from holdfast.core.peers import Peer, PeerFacts
+from holdfast.shell import handshake
+from holdfast.shell.bounds import (
+    COMPLAINTS,
+    COMPLAINTS_S,
+    CONNECT_S,
+    DIALS_MAX,
+    HANDSHAKE_S,
+    HANDSHAKES_MAX,
+    HANDSHAKES_PER_ADDRESS,
+    JOIN_WAIT_S,
+    JOIN_WAIT_S_MAX,
+    SETTLE_S,
+)
+from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
+from holdfast.shell.plain import address_text, set_options
+from holdfast.wire.bus import VERSION
+
+log = logging.getLogger("holdfast")
+
+UNIX = "unix:"
+BUS_PORT_OFFSET = 10_000
+ADDRESSES_PER_NAME = 4
+KEEPALIVE_S = 60
+# Where a node can be: host:port, [address]:port, or address:port with the last colon before the port.
+PLACE = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[A-Za-z0-9._:%-]+)):(?P<port>[0-9]{1,5})")
+
+
+class Place:
+    """Where a node's bus is."""
+
+    def __init__(self, host: str, port: int, path: str = "") -> None:
+        self.host = host
+        self.port = port
+        self.path = path
+
+    def __str__(self) -> str:
+        if self.path:
+            return UNIX + self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_place(text: str) -> Place | None:
+    """host:port of a bus, or unix:/path (with or without a :port that means nothing). None: it is neither."""
+    if text.startswith(UNIX):
+        path = re.sub(r":[0-9]*$", "", text[len(UNIX):])
+        return Place("", 0, path) if path else None
+    match = PLACE.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        return None
+    return Place(match["bracketed"] or match["host"], int(match["port"]))
+
+
+def read_join(text: str) -> Place | None:
+    """What --join takes: host:port of a node's clients, host:port@busport, or unix:/path of its bus."""
+    if text.startswith(UNIX):
+        return read_place(text)
+    text, _, bus_port = text.partition("@")
+    place = read_place(text)
+    if place is None:
+        return None
+    number = bus_port if bus_port else str(place.port + BUS_PORT_OFFSET)
+    if not number.isascii() or not number.isdigit() or len(number) > 5 or not 0 < int(number) < 65536:
+        return None
+    return Place(place.host, int(number))
+
+
+class Linked:
+    """The link with one node."""
+
+    def __init__(self, run: int, number: int) -> None:
+        self.run = run  # which process of that node it leads to
+        self.number = number
+        self.since = time.monotonic()
+        self.peer: Peer | None = None
+
+
+class Bus:
+    def __init__(
+        self, me: Hello, secret: bytes, adopt: Callable[[socket.socket, PeerFacts], Peer | None],
+        drop: Callable[[Peer, str], None],
+    ) -> None:
+        self.me = me
+        self.secret = secret
+        self.adopt = adopt
+        self.drop = drop
+        self.links: dict[bytes, Linked] = {}
+        self.number = 0  # of the last link granted
+        self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
+        self.dialing: set[str] = set()
+        self.handshakes: Counter[str] = Counter()  # that strangers have begun, by address
+        self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
+        self.listeners: list[socket.socket] = []
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.complaints = Complaints()
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def close(self) -> None:
+        tasks = list(self.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listener in self.listeners:
+            listener.close()
+
+    # -- the door ------------------------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self.listeners.append(listener)
+        self.start(self.accept(listener))
+
+    async def accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listener)
+            except OSError as error:  # it has gone again, or there is no descriptor free
+                self.complaints.say("the bus", f"cannot accept: {error.strerror}")
+                await asyncio.sleep(0.1)
+                continue
+            host = address[0] if isinstance(address, tuple) else UNIX
+            if self.handshakes[host] >= HANDSHAKES_PER_ADDRESS or self.handshakes.total() >= HANDSHAKES_MAX:
+                self.complaints.say(host, "too many unfinished handshakes")
+                sock.close()
+                continue
+            sock.setblocking(False)
+            self.handshakes[host] += 1
+            self.start(self.receive(sock, host, address_text(sock, address)))
+
+    async def receive(self, sock: socket.socket, host: str, where: str) -> None:
+        try:
+            await self.greet(sock, where, is_dialer=False)
+        finally:
+            self.handshakes[host] -= 1
+            if self.handshakes[host] == 0:
+                del self.handshakes[host]
+
+    # -- calling -------------------------------------------------------------------------------------------
+
+    def dial(self, address: bytes) -> None:
+        """What the node asks for: a link with whoever is at that address. It asks again if none comes about."""
+        place = read_place(address.decode("ascii", "replace"))
+        if place is None:
+            self.complaints.say("the bus", f"asked to dial {address[:100]!r}, which is no address")
+        elif len(self.dialing) < DIALS_MAX:
+            self.start(self.reach(place))
+
+    def join(self, place: Place) -> None:
+        """Dial until there is a link with whoever is at that place."""
+        self.start(self.keep_dialing(place))
+
+    async def keep_dialing(self, place: Place) -> None:
+        wait = JOIN_WAIT_S
+        while True:
+            met = await self.reach(place)
+            if met == self.me.node_id:
+                log.info("the node to join at %s is this one", place)
+                return
+            if met in self.links:
+                return
+            if wait == JOIN_WAIT_S:
+                log.info("cannot join %s yet; trying on", place)
+            await asyncio.sleep(wait * random.uniform(0.5, 1))
+            wait = min(JOIN_WAIT_S_MAX, 2 * wait)
+
+    async def reach(self, place: Place) -> bytes:
+        """Connect and shake hands. Who is there, if that could be found out."""
+        name = str(place)
+        if name in self.dialing:
+            return b""
+        self.dialing.add(name)
+        try:
+            sock = await self.connect(place)
+            return await self.greet(sock, name, is_dialer=True)
+        except (OSError, TimeoutError) as error:
+            log.debug("cannot reach the node at %s: %s", name, error)
+        except Unwelcome as why:
+            self.complaints.say(name, str(why))
+        finally:
+            self.dialing.discard(name)
+        return b""
+
+    async def connect(self, place: Place) -> socket.socket:
+        path = place.path or self.paths.get((place.host, place.port), "")
+        if path:
+            try:
+                return await self.connect_to(socket.AF_UNIX, path)
+            except OSError:
+                if place.path:
+                    raise
+        error: OSError = OSError("no address")
+        for family, address in await self.addresses(place):
+            if not self.secret and not ip_address(address[0].partition("%")[0]).is_loopback:
+                raise Unwelcome("without a cluster-secret only nodes of this machine are dialed")
+            try:
+                return await self.connect_to(family, address)
+            except (OSError, TimeoutError) as failed:
+                error = failed
+        raise error
+
+    async def connect_to(self, family: int, address: Any) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def addresses(self, place: Place) -> list[tuple[int, Any]]:
+        """An address is taken as it is; only a name is looked up, which happens in a thread."""
+        try:
+            found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            async with asyncio.timeout(CONNECT_S):
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in found[:ADDRESSES_PER_NAME]]
+
+    # -- the handshake -------------------------------------------------------------------------------------
+
+    async def greet(self, sock: socket.socket, where: str, is_dialer: bool) -> bytes:
+        """From a connection to a link, or to a closed connection. Who is there, as far as that is proven."""
+        conversation = Conversation(sock)
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                return await self.converse(conversation, where, is_dialer)
+        except Unwelcome as why:
+            self.complaints.say(where, str(why))
+        except TimeoutError:
+            self.complaints.say(where, "the handshake took too long")
+        except (OSError, EOFError):
+            self.complaints.say(where, "the connection was closed during the handshake")
+        finally:
+            if not conversation.is_over:
+                sock.close()
+        return b""
+
+    async def converse(self, with_them: Conversation, where: str, is_dialer: bool) -> bytes:
+        mine = self.me.anew().pack()
+        if is_dialer:
+            await with_them.say(mine)
+            version, theirs = await with_them.hear_hello()
+        else:
+            version, theirs = await with_them.hear_hello()
+            await with_them.say(mine)  # also to a node of another version, so that it can tell its operator
+        if version != VERSION:
+            raise Unwelcome(f"it speaks version {version} of the bus, this node speaks {VERSION}")
+        them = handshake.read_hello(theirs[HEAD.size:])
+        if them.node_id == self.me.node_id:
+            if them.run == self.me.run:
+                return them.node_id  # we have dialed ourselves
+            raise Unwelcome("it has this node's own id: is its folder a copy of this one's?")
+        if them.has_secret != self.me.has_secret:
+            who = "it has no cluster-secret, this node has one"
+            raise Unwelcome(who if self.me.has_secret else "it has a cluster-secret, this node has none")
+        if is_dialer:
+            self.calling[them.node_id] += 1
+        try:
+            linked = await self.prove(with_them, them, mine, theirs, is_dialer)
+            if self.me.node_id < them.node_id:
+                number = self.decide(them, linked, is_dialer)
+                with_them.say_at_once(VERDICT.pack(number))
+            else:
+                number = VERDICT.unpack(await with_them.hear(VERDICT.size))[0]
+        finally:
+            if is_dialer:
+                self.calling[them.node_id] -= 1
+                if self.calling[them.node_id] == 0:
+                    del self.calling[them.node_id]
+        if number > 0:
+            self.link(with_them, them, number)
+        return them.node_id
+
+    async def prove(
+        self, with_them: Conversation, them: Hello, mine: bytes, theirs: bytes, is_dialer: bool
+    ) -> int:
+        """Both sides show that they know the secret, the dialer first. Which link with us the other side has."""
+        mark = self.links.get(them.node_id)
+        number = mark.number if mark is not None and mark.run == them.run else 0
+        if is_dialer:
+            await with_them.say(handshake.answer(self.secret, DIALER, mine, theirs, number))
+            try:
+                given = await with_them.hear(ANSWER.size)
+            except (OSError, EOFError):
+                raise Unwelcome("it did not like our answer: is the cluster-secret the same?") from None
+            return handshake.check_answer(self.secret, LISTENER, mine, theirs, given)
+        given = await with_them.hear(ANSWER.size)
+        linked = handshake.check_answer(self.secret, DIALER, theirs, mine, given)
+        await with_them.say(handshake.answer(self.secret, LISTENER, theirs, mine, number))
+        return linked
+
+    def decide(self, them: Hello, linked: int, is_dialer: bool) -> int:
+        """Whether this connection becomes our link: its number, or 0. Only the smaller id of a pair decides."""
+        mark = self.links.get(them.node_id)
+        if mark is None:
+            is_needed = is_dialer or them.node_id not in self.calling
+        else:
+            is_young = time.monotonic() - mark.since < SETTLE_S
+            is_needed = mark.run != them.run or (linked != mark.number and not is_young)
+        if not is_needed:
+            return 0
+        self.number += 1
+        return self.number
+
+    def link(self, with_them: Conversation, them: Hello, number: int) -> None:
+        """Nothing is awaited from the verdict to here, so no other handshake can come between."""
+        mark = self.links.get(them.node_id)
+        if mark is not None:
+            if mark.run == them.run and mark.number > number:
+                return  # granted before the one we have, and overtaken by it
+            if mark.peer is not None:
+                self.drop(mark.peer, "a new connection has taken its place")
+        host = them.host or with_them.host()
+        facts = PeerFacts(
+            them.node_id, them.incarnation, host, them.port, them.bus_port, them.host_id, them.zone,
+        )
+        if them.path and them.host_id == self.me.host_id:
+            self.paths[(host, them.bus_port)] = them.path
+        mark = self.links[them.node_id] = Linked(them.run, number)
+        set_options(with_them.sock, KEEPALIVE_S)
+        with_them.is_over = True
+        log.info("linked with node %s at %s", them.node_id[:8].decode(), Place(host, them.bus_port))
+        mark.peer = self.adopt(with_them.sock, facts)
+        if mark.peer is None and self.links.get(them.node_id) is mark:
+            del self.links[them.node_id]
+            log.info("node %s is not wanted here at present", them.node_id[:8].decode())
+
+    def lost(self, peer: Peer, why: str) -> None:
+        """A link has ended."""
+        self.links.pop(peer.facts.node_id, None)
+        log.info("lost the link with node %s: %s", peer.facts.node_id[:8].decode(), why)
+
+
+class Conversation:
+    """One handshake's side of a socket. Reads no byte more than it wants: what follows is for others."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.loop = asyncio.get_running_loop()
+        self.is_over = False  # the socket is somebody else's now
+
+    async def say(self, data: bytes) -> None:
+        await self.loop.sock_sendall(self.sock, data)
+
+    def say_at_once(self, data: bytes) -> None:
+        """A few bytes to a socket that has next to nothing in its buffer."""
+        if self.sock.send(data) != len(data):
+            raise OSError("no room for a word")
+
+    async def hear(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = await self.loop.sock_recv(self.sock, count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    async def hear_hello(self) -> tuple[int, bytes]:
+        """The version of the other side, and its whole hello."""
+        head = await self.hear(HEAD.size)
+        version, length = handshake.read_head(head)
+        if version != VERSION:
+            return version, head
+        return version, head + await self.hear(length)
+
+    def host(self) -> str:
+        """Where the other side is seen."""
+        address = self.sock.getpeername() if self.sock.family != socket.AF_UNIX else None
+        return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
+
+
+class Complaints:
+    """Lines about strangers, few enough that they cannot fill the disk: any of them can make as many as it likes."""
+
+    def __init__(self) -> None:
+        self.since = 0.0
+        self.said = 0
+        self.unsaid = 0
+
+    def say(self, where: str, what: str) -> None:
+        now = time.monotonic()
+        if now - self.since >= COMPLAINTS_S:
+            if self.unsaid:
+                log.warning("bus: %d more complaints were not logged", self.unsaid)
+            self.since, self.said, self.unsaid = now, 0, 0
+        if self.said >= COMPLAINTS:
+            self.unsaid += 1
+            return
+        self.said += 1
+        log.warning("bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)
