@@ -90,7 +90,8 @@ class Direct:
         job = queue.pop()
         if job is None:
             return False
-        session.used = queue.used = node.now
+        session.used = node.now
+        queue.used = node.now
         out = node.out
         out.write(b"*1\r\n")
         node.hand_out(out, job, False)

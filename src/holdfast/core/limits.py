@@ -71,8 +71,17 @@ ALARMS_PER_TICK: Final = 256
 """Alarms run in one tick. Each stands for at most a page of jobs, so a million jobs that expire together
 take many short ticks with clients served in between, not one long one."""
 
-EVICT_PAGES_PER_COMMAND: Final = 8
-"""Pages looked through for evictable jobs before a command that needs memory: some microseconds."""
+EVICT_PER_COMMAND: Final = 10_000
+"""Jobs evicted before a command that needs memory: a few milliseconds at most."""
+
+SPENT_GONE_MAX: Final = 1024
+"""Ended jobs among those that could be evicted; more are swept out, so that they do not stay in memory."""
+
+QUEUES_HURRIED: Final = 10_000
+"""Queues whose alarm is set earlier at once when memory gets short; the others learn it in their time."""
+
+WAITING_PERCENT: Final = 5
+"""Room beyond maxmemory for the queues that consumers wait on: whoever takes jobs away is let in."""
 
 # -- memory -------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ job's state only through the methods here.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from traceback import format_exc
 from typing import Final
@@ -51,7 +52,7 @@ from holdfast.core.job import (
 from holdfast.core.limits import (
     ALARMS_PER_TICK,
     BODY_BYTES_EXTRA,
-    EVICT_PAGES_PER_COMMAND,
+    EVICT_PER_COMMAND,
     JOB_BYTES,
     MEMORY_LEVEL1_PERCENT,
     MEMORY_LEVEL2_PERCENT,
@@ -61,7 +62,10 @@ from holdfast.core.limits import (
     QUEUE_IDLE_MS,
     QUEUE_IDLE_MS_LEVEL1,
     QUEUE_IDLE_MS_LEVEL2,
+    QUEUES_HURRIED,
     SESSION_BYTES,
+    SPENT_GONE_MAX,
+    WAITING_PERCENT,
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
@@ -81,7 +85,7 @@ from holdfast.core.session import (
     Slot,
 )
 from holdfast.core.views import View
-from holdfast.core.watch import Watch
+from holdfast.core.watch import Watch, without_secrets
 
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
@@ -137,7 +141,8 @@ class Node:
         self.pause_end: Alarm = Alarm()
         # Commands.
         self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
-        self.running: Entry = self.entries[b"PING"]
+        self.no_command: Entry = Entry(COMMANDS[0])  # what was run when there is no such command
+        self.running: Entry = self.no_command
         self.argv: list[bytes] = []
         self.watch: Watch = Watch(config)
         # The cluster.
@@ -183,7 +188,8 @@ class Node:
         self.level_until: i64 = 0
         self.full: i64 = 0
         self.body_bytes_max: i64 = 0
-        self.evict_from: i64 = 0
+        self.spent: deque[Job] = deque()  # handed out at most once: what can be evicted, the oldest first
+        self.spent_gone: i64 = 0  # of these, ended in some other way
         self.apply_settings()
 
     # -- events --------------------------------------------------------------------------------------------
@@ -232,9 +238,10 @@ class Node:
         out = self.out
         start = len(out)
         try:
+            self.argv = argv
+            self.running = self.no_command
             entry = self.entry(argv)
             self.running = entry
-            self.argv = argv
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
@@ -355,7 +362,7 @@ class Node:
         session.settle()
 
     def tell_monitors(self, session: Session, argv: list[bytes]) -> None:
-        words = b" ".join([b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX) for word in argv])
+        words = b" ".join([quoted(word) for word in without_secrets(argv)])
         line = b"+%d.%06d [%b] %b\r\n" % (
             self.wall // 1000, (self.wall % 1000) * 1000, session.address.encode(), words,
         )
@@ -447,9 +454,14 @@ class Node:
         self.last_queue = queue
         return queue
 
-    def make_queue(self, name: bytes) -> Queue:
+    def queue_to_wait_on(self, name: bytes) -> Queue:
+        """The queue of that name for a consumer. Consumers may wait at a full node: they make room."""
+        queue = self.queues.get(name)
+        return self.make_queue(name, self.full // 100 * WAITING_PERCENT) if queue is None else queue
+
+    def make_queue(self, name: bytes, extra: i64 = 0) -> Queue:
         cost: i64 = QUEUE_BYTES + 3 * len(name)
-        if self.used + cost > self.full:
+        if self.used + cost > self.full + extra:
             raise Refused(errors.OUT_OF_MEMORY)
         queue = Queue(name, self.now)
         self.queues[name] = queue
@@ -548,13 +560,16 @@ class Node:
     def admit(self, queue_name: bytes, count: i64, body_bytes: i64, maxlen: i64) -> Queue:
         """The queue, if it takes `count` more jobs with bodies of `body_bytes` in all; raises Refused if not."""
         cost = count * (JOB_BYTES + BODY_BYTES_EXTRA) + body_bytes
-        if self.used + cost > self.full:
-            self.evict()
+        if self.level >= 2 or self.used + cost > self.full:
+            self.evict(cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        queue = self.queue(queue_name)
-        if maxlen > 0 and queue.size + queue.adding + count > maxlen:
+        queue = self.queues.get(queue_name)
+        size: i64 = 0 if queue is None else queue.size + queue.adding
+        if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
+        if queue is None:
+            return self.queue(queue_name)
         if queue.maxlen > 0 and queue.held + count > queue.maxlen:
             raise Refused(errors.MAXLEN)
         if queue.paused & PAUSE_IN:
@@ -565,6 +580,7 @@ class Node:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
         job.flags |= QUEUED_BEFORE
         queue = job.queue
+        queue.used = self.now
         queue.push(job)
         if queue.waiting:
             self.serve(queue)
@@ -605,9 +621,12 @@ class Node:
             self.lease(job, retry * 1000)
         else:
             # At most once: nobody will get it again, so its body need not stay. What remains knows the
-            # job until its ack or its end.
+            # job until its ack or its end, or until memory is short.
             job.body = b""
             self.account(-len(body))
+            self.spent.append(job)
+            if self.spent_gone > SPENT_GONE_MAX + len(self.spent) // 2:
+                self.sweep_spent()
 
     def lease(self, job: Job, ms: i64) -> None:
         """Queue the job again after `ms` unless somebody says otherwise; 0: never."""
@@ -693,6 +712,8 @@ class Node:
         queue = job.queue
         if job.state == QUEUED:
             queue.remove(job)
+        elif job.retry == 0 and job.flags & HANDED_OUT:
+            self.spent_gone += 1
         job.state = GONE
         job.qtime = 0
         queue.held -= 1
@@ -985,6 +1006,7 @@ class Node:
         """`used` left the range for which the level was worked out."""
         level1 = self.full // 100 * MEMORY_LEVEL1_PERCENT
         level2 = self.full // 100 * MEMORY_LEVEL2_PERCENT
+        was = self.level
         if self.used >= level2:
             self.level, self.level_from, self.level_until = 2, level2, NEVER
         elif self.used >= level1:
@@ -992,20 +1014,37 @@ class Node:
         else:
             self.level, self.level_from, self.level_until = 0, 0, level1
         self.settle()
+        if self.level > was:
+            self.hurry_queues()
 
-    def evict(self) -> None:
-        """Make room: forget at-most-once jobs that were handed out; nobody will get them again."""
+    def hurry_queues(self) -> None:
+        """Memory is short: unused queues are forgotten sooner."""
+        until = self.now + self.queue_idle()
+        for queue in list(self.queues.values())[:QUEUES_HURRIED]:
+            self.alarms.at_latest(queue, until)
+
+    def evict(self, cost: i64) -> None:
+        """Make room for `cost` bytes below 95 %: forget at-most-once jobs that were handed out, oldest first.
+
+        Nobody will get them again. Bounded per command; the next one goes on.
+        """
         if self.config.text("maxmemory-policy") != "acks":
             return
-        pages = self.own.pages_from(self.evict_from, EVICT_PAGES_PER_COMMAND)
-        if not pages:
-            self.evict_from = 0
-            return
-        for page in pages:
-            self.evict_from = (page.number + 1) * len(page.slots)
-            for job in list(page.slots):
-                if job is not None and job.retry == 0 and job.flags & HANDED_OUT:
-                    self.forget(job)
+        goal = self.full // 100 * MEMORY_LEVEL2_PERCENT
+        for _ in range(EVICT_PER_COMMAND):
+            if not self.spent or self.used + cost < goal:
+                break
+            job = self.spent.popleft()
+            if job.state == GONE:
+                self.spent_gone -= 1
+            else:
+                self.forget(job)
+                self.spent_gone -= 1
+
+    def sweep_spent(self) -> None:
+        """Let go of evictable jobs that have ended otherwise."""
+        self.spent = deque([job for job in self.spent if job.state != GONE])
+        self.spent_gone = 0
 
     def apply_settings(self) -> None:
         """Settings have changed: take over those the machine keeps at hand."""
@@ -1013,6 +1052,13 @@ class Node:
         self.heal_after = self.config.number("heal-after-ms")
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
+        if not self.config.text("requirepass"):
+            for session in self.sessions.values():
+                session.is_trusted = True
+                session.settle()
         self.relevel()
 
 
+def quoted(word: bytes) -> bytes:
+    """A word as MONITOR shows it."""
+    return b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX).replace(b'"', b'\\"')

@@ -57,7 +57,7 @@ class Watch:
 
     def took(self, usec: i64, argv: list[bytes], wall_ms: i64) -> None:
         if 0 <= self.slow_usec <= usec:
-            self.slow.appendleft(Slow(self.count, wall_ms // 1000, usec, shorten(argv)))
+            self.slow.appendleft(Slow(self.count, wall_ms // 1000, usec, shorten(without_secrets(argv))))
             self.count += 1
             if len(self.slow) > self.slow_most:
                 self.slow.pop()
@@ -83,3 +83,14 @@ def shorten(argv: list[bytes]) -> list[bytes]:
             word = word[:SLOWLOG_ARG_BYTES_MAX] + b"... (%d more bytes)" % (len(word) - SLOWLOG_ARG_BYTES_MAX)
         words.append(word)
     return words
+
+def without_secrets(argv: list[bytes]) -> list[bytes]:
+    """The words of a command, fit for other people's eyes."""
+    name = argv[0].upper()
+    if name == b"AUTH":
+        return [argv[0]] + [b"(hidden)"] * (len(argv) - 1)
+    if name == b"HELLO" and len(argv) > 4:
+        return [*argv[:2], b"(hidden)"]
+    if name == b"CONFIG" and len(argv) == 4 and argv[2].lower() == b"requirepass":
+        return [*argv[:3], b"(hidden)"]
+    return argv

@@ -794,6 +794,8 @@ class Sockets:
         if start == n:
             connection.drop_buffer()
         else:
+            if connection.argc == 0:  # nothing of the next command has been scanned
+                connection.scanned = connection.first = connection.need = start
             connection.keep(p, start, n)
         if start > 0:
             connection.since = self.now

@@ -251,6 +251,7 @@ def close_all(node: Node, session: Session, found: list[Session]) -> None:
         if each is session:
             node.close_session(session)  # it still gets its reply
         else:
+            node.unblock(each)  # no job is handed to it any more
             each.is_closing = True
             each.settle()
             node.requests.append(Request(KILL, each))

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from holdfast.core import acks, errors, replicate, requeue
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
-from holdfast.core.job import ACKED, ACTIVE, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
@@ -75,8 +75,6 @@ class AddOptions:
 
     def settle(self, node: Node) -> None:
         """Defaults that depend on other options, and options that do not go together."""
-        if self.delay > 0 and self.delay >= self.ttl:
-            raise BadRequest(errors.DELAY_OVER_TTL)
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
         reachable = node.reachable()
@@ -88,6 +86,8 @@ class AddOptions:
                 self.replicate = max(1, reachable)
         if self.replicate > 1 and self.retry == 0:
             raise BadRequest(errors.RETRY_ZERO_COPIES)
+        if self.delay > 0 and self.delay >= self.ttl:
+            raise BadRequest(errors.DELAY_OVER_TTL)
         if self.sync == 0:
             self.sync = self.replicate
         elif self.sync > self.replicate:
@@ -259,7 +259,7 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     else:
         for name in names:
             check_queue_name(name)
-        node.wait_for_job(session, [node.queue(name) for name in names], timeout, with_counters)
+        node.wait_for_job(session, [node.queue_to_wait_on(name) for name in names], timeout, with_counters)
 
 
 def take(node: Node, queues: list[Queue], count: i64, with_counters: bool) -> None:
@@ -409,7 +409,7 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     write_bulk(out, b"state")
     write_bulk(out, STATE_NAMES[job.state])
     write_named(out, b"repl", i64(job.replicate))
-    write_named(out, b"ttl", max(0, (job.expire - node.now) // 1000))
+    write_named(out, b"ttl", max(0, (job.expire - node.now + 999) // 1000))
     write_named(out, b"ctime", job.ctime)
     write_named(out, b"delay", i64(job.delay))
     write_named(out, b"retry", i64(job.retry))
@@ -424,7 +424,10 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     write_bulk(out, b"next-awake-within")
     write_ms_until(out, session, job.expire if job.qtime == 0 else min(job.qtime, job.expire), node.now)
     write_bulk(out, b"body")
-    write_bulk(out, job.body)
+    if job.retry == 0 and job.flags & HANDED_OUT:
+        write_null(out, session)  # freed at hand-out: nobody will get it again
+    else:
+        write_bulk(out, job.body)
     if is_special:
         write_named(out, b"priority", i64(job.priority))
 

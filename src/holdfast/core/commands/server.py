@@ -46,6 +46,11 @@ def ping(node: Node, session: Session, argv: list[bytes]) -> None:
         node.out.write(b"+PONG\r\n")
 
 
+def echo(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Answers with what it was sent; redis-cli --pipe asks for it."""
+    write_bulk(node.out, argv[1])
+
+
 def time(node: Node, session: Session, argv: list[bytes]) -> None:
     """The node's clock: unix seconds, and microseconds inside the second."""
     write_bulks(node.out, [b"%d" % (node.wall // 1000), b"%d" % (node.wall % 1000 * 1000)])
@@ -68,7 +73,7 @@ def command(node: Node, session: Session, argv: list[bytes]) -> None:
             if entry is None:
                 write_null_array(out, session)
             else:
-                write_command(node, entry.command)
+                write_command(node, session, entry.command)
     elif word == b"DOCS":
         wanted = [name.upper() for name in argv[2:]]
         shown = [row for row in rows if not wanted or row.name in wanted]
@@ -92,9 +97,10 @@ FLAG_NAMES: Final = {
 }
 
 
-def write_command(node: Node, row: Command) -> None:
+def write_command(node: Node, session: Session, row: Command) -> None:
+    """Six elements as in Disque; a seventh, the categories, where Redis' own protocol 3 has one."""
     out = node.out
-    write_array(out, 6)
+    write_array(out, 7 if session.is_resp3 else 6)
     write_bulk(out, row.name.lower())
     write_int(out, row.arity)
     write_array(out, len(row.flags))
@@ -103,6 +109,8 @@ def write_command(node: Node, row: Command) -> None:
     write_int(out, 0)
     write_int(out, 0)
     write_int(out, 0)
+    if session.is_resp3:
+        write_bulks(out, [b"@" + row.group.encode()])
 
 
 def config(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -196,8 +204,8 @@ def debug(node: Node, session: Session, argv: list[bytes]) -> None:
         write_simple(out, b"job:%d body:%d queue:%d session:%d" % (
             JOB_BYTES, BODY_BYTES_EXTRA, QUEUE_BYTES, SESSION_BYTES))
     elif word == b"SLEEP" and n == 3:
-        node.block(session, FOR_SHELL)
         node.requests.append(Request(SLEEP, session, milliseconds(argv[2])))
+        node.block(session, FOR_SHELL)
     elif word == b"RESTART" and n in (2, 3):
         node.block(session, FOR_SHELL)
         node.requests.append(Request(RESTART, session))
