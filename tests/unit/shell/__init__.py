@@ -1,0 +1,1 @@
+"""Tests of the shell's parts that need no process of their own."""
