@@ -87,7 +87,7 @@ class Direct:
             node.last_queue = queue
         if queue.paused != 0:
             return False
-        job = queue.pop()
+        job = node.pop(queue)
         if job is None:
             return False
         session.used = node.now

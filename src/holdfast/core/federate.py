@@ -92,8 +92,10 @@ def give(node: Node, queue: Queue) -> None:
         peer = node.peers[index]
         if not peer.is_linked or peer.is_leaving(node.now):
             continue
-        job = queue.pop()
-        assert job is not None
+        job = node.pop(queue)
+        if job is None:
+            queue.interest[index] = credit
+            return
         if job.hops >= HOPS_MAX:
             queue.push(job)
             queue.jobs_in -= 1

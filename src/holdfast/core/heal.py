@@ -125,8 +125,9 @@ def drain(node: Node) -> None:
     left = MOVES_PER_BEAT
     for queue in list(node.queues.values()):
         while queue.size > 0 and left > 0:
-            job = queue.pop()
-            assert job is not None
+            job = node.pop(queue)
+            if job is None:
+                break
             federate.move(node, job, targets[left % len(targets)])
             left -= 1
 

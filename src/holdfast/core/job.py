@@ -137,16 +137,16 @@ class Origin:
 
     def open_page(self, number: i64) -> Page:
         left = self.put_page
-        if left.live == 0:
-            self.drop(left)  # kept only because it was the one being filled
         found = self.pages.get(number)
         if found is None:
             found = Page(self, number)
             self.pages[number] = found
-            if self.order and number < self.order[-1]:
+            if self.order and number <= self.order[-1]:  # equal: a page that was dropped comes again
                 self.is_sorted = False
             self.order.append(number)
         self.put_page = found
+        if left.live == 0:
+            self.drop(left)  # kept only because it was the one being filled
         return found
 
     def remove(self, job: Job) -> None:

@@ -87,6 +87,9 @@ from holdfast.core.session import (
 from holdfast.core.views import View
 from holdfast.core.watch import Watch, without_secrets
 
+NO_NAME: Final = b"no queue"
+"""The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
+
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
 
@@ -126,8 +129,8 @@ class Node:
         self.last_ctime: i64 = 0
         self.queues: dict[bytes, Queue] = {}
         self.names: Names = Names()
-        self.last_queue: Queue = Queue(b"", 0)
-        self.nowhere: Queue = Queue(b"", 0)  # of ack-only entries: they are in no queue
+        self.last_queue: Queue = Queue(NO_NAME, 0)
+        self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
         self.expired: i64 = 0
@@ -416,9 +419,10 @@ class Node:
     def serve(self, queue: Queue) -> None:
         """Give queued jobs to those who wait, one each, first come first served."""
         while queue.waiting and queue.size > 0 and queue.paused & PAUSE_OUT == 0:
+            job = self.pop(queue)
+            if job is None:
+                return
             session = queue.waiting.popitem(last=False)[1]
-            job = queue.pop()
-            assert job is not None
             reply = BytesWriter()
             reply.write(b"*1\r\n")
             self.hand_out(reply, job, session.with_counters)
@@ -450,19 +454,31 @@ class Node:
             return last
         queue = self.queues.get(name)
         if queue is None:
+            if self.used + queue_cost(name) > self.full:
+                raise Refused(errors.OUT_OF_MEMORY)
             queue = self.make_queue(name)
         self.last_queue = queue
         return queue
 
-    def queue_to_wait_on(self, name: bytes) -> Queue:
-        """The queue of that name for a consumer. Consumers may wait at a full node: they make room."""
-        queue = self.queues.get(name)
-        return self.make_queue(name, self.full // 100 * WAITING_PERCENT) if queue is None else queue
+    def queues_to_wait_on(self, names: list[bytes]) -> list[Queue]:
+        """Queues for a consumer, made if need be: all, or none if there is no memory.
 
-    def make_queue(self, name: bytes, extra: i64 = 0) -> Queue:
-        cost: i64 = QUEUE_BYTES + 3 * len(name)
-        if self.used + cost > self.full + extra:
+        Consumers may wait at a full node, since they make room.
+        """
+        cost: i64 = 0
+        for name in names:
+            if name not in self.queues:
+                cost += queue_cost(name)
+        if cost > 0 and self.used + cost > self.full + self.full // 100 * WAITING_PERCENT:
             raise Refused(errors.OUT_OF_MEMORY)
+        found: list[Queue] = []
+        for name in names:
+            queue = self.queues.get(name)
+            found.append(self.make_queue(name) if queue is None else queue)
+        return found
+
+    def make_queue(self, name: bytes) -> Queue:
+        cost = queue_cost(name)
         queue = Queue(name, self.now)
         self.queues[name] = queue
         self.names.add(name)
@@ -487,8 +503,8 @@ class Node:
         self.names.remove(queue.name)
         queue.wake = NEVER
         if self.last_queue is queue:
-            self.last_queue = Queue(b"", 0)
-        self.account(-(QUEUE_BYTES + 3 * len(queue.name)))
+            self.last_queue = Queue(NO_NAME, 0)
+        self.account(-queue_cost(queue.name))
 
     def set_paused(self, queue: Queue, paused: i64) -> None:
         was = queue.paused
@@ -560,11 +576,13 @@ class Node:
     def admit(self, queue_name: bytes, count: i64, body_bytes: i64, maxlen: i64) -> Queue:
         """The queue, if it takes `count` more jobs with bodies of `body_bytes` in all; raises Refused if not."""
         cost = count * (JOB_BYTES + BODY_BYTES_EXTRA) + body_bytes
+        queue = self.queues.get(queue_name)
+        if queue is None:
+            cost += queue_cost(queue_name)
         if self.level >= 2 or self.used + cost > self.full:
             self.evict(cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        queue = self.queues.get(queue_name)
         size: i64 = 0 if queue is None else queue.size + queue.adding
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
@@ -586,6 +604,15 @@ class Node:
             self.serve(queue)
         elif queue.interest:
             federate.give(self, queue)
+
+    def pop(self, queue: Queue) -> Job | None:
+        """The next job of a queue that is still alive: one whose time has run out is not handed out."""
+        while True:
+            job = queue.pop()
+            if job is None or job.expire > self.now:
+                return job
+            job.state = ACTIVE
+            self.expire(job)
 
     def dequeue(self, job: Job) -> None:
         """Take a job out of its queue without handing it out; it comes back after its retry time."""
@@ -1057,6 +1084,11 @@ class Node:
                 session.is_trusted = True
                 session.settle()
         self.relevel()
+
+
+def queue_cost(name: bytes) -> i64:
+    """What a queue is accounted for: itself, and its name in three places."""
+    return QUEUE_BYTES + 3 * len(name)
 
 
 def quoted(word: bytes) -> bytes:

@@ -36,6 +36,7 @@ from typing import Any
 from holdfast.core.peers import Peer, PeerFacts
 from holdfast.shell import handshake
 from holdfast.shell.bounds import (
+    ACCEPTS_PER_ROUND,
     COMPLAINTS,
     COMPLAINTS_S,
     CONNECT_S,
@@ -56,6 +57,7 @@ log = logging.getLogger("holdfast")
 UNIX = "unix:"
 BUS_PORT_OFFSET = 10_000
 ADDRESSES_PER_NAME = 4
+ACCEPT_AGAIN_S = 0.1
 KEEPALIVE_S = 60
 # Where a node can be: host:port, [address]:port, or address:port with the last colon before the port.
 PLACE = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<host>[A-Za-z0-9._:%-]+)):(?P<port>[0-9]{1,5})")
@@ -142,24 +144,33 @@ class Bus:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self.listeners:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
             listener.close()
+        self.listeners.clear()
 
     # -- the door ------------------------------------------------------------------------------------------
 
     def listen(self, listener: socket.socket) -> None:
         listener.setblocking(False)
         self.listeners.append(listener)
-        self.start(self.accept(listener))
+        self.watch(listener)
 
-    async def accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
+    def watch(self, listener: socket.socket) -> None:
+        if listener in self.listeners:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self.accept, listener)
+
+    def accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_ROUND):
             try:
-                sock, address = await loop.sock_accept(listener)
-            except OSError as error:  # it has gone again, or there is no descriptor free
+                sock, address = listener.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            except OSError as error:  # no descriptor free: look away for a moment, or we would be called without end
                 self.complaints.say("the bus", f"cannot accept: {error.strerror}")
-                await asyncio.sleep(0.1)
-                continue
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener.fileno())
+                loop.call_later(ACCEPT_AGAIN_S, self.watch, listener)
+                return
             host = address[0] if isinstance(address, tuple) else UNIX
             if self.handshakes[host] >= HANDSHAKES_PER_ADDRESS or self.handshakes.total() >= HANDSHAKES_MAX:
                 self.complaints.say(host, "too many unfinished handshakes")

@@ -242,16 +242,17 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     if not names:
         raise BadRequest(errors.SYNTAX)
     queues: list[Queue] = []
-    available: i64 = 0
     for name in names:
         queue = node.queues.get(name)
         if queue is not None:
             queue.used = node.now
             if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
                 queues.append(queue)
-                available += queue.size
-    if available > 0:
-        take(node, queues, min(count, available, COUNT_MAX), with_counters)
+    jobs = take(node, queues, min(count, COUNT_MAX))
+    if jobs:
+        write_array(node.out, len(jobs))
+        for job in jobs:
+            node.hand_out(node.out, job, with_counters)
     elif nohang:
         write_null_array(node.out, session)
     elif node.is_leaving:
@@ -259,21 +260,23 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     else:
         for name in names:
             check_queue_name(name)
-        node.wait_for_job(session, [node.queue_to_wait_on(name) for name in names], timeout, with_counters)
+        node.wait_for_job(session, node.queues_to_wait_on(names), timeout, with_counters)
 
 
-def take(node: Node, queues: list[Queue], count: i64, with_counters: bool) -> None:
-    """Hand out `count` jobs, which are there, one from each queue in turn."""
-    out = node.out
-    write_array(out, count)
-    while count > 0:
+def take(node: Node, queues: list[Queue], count: i64) -> list[Job]:
+    """Up to `count` jobs off their queues, one from each in turn."""
+    jobs: list[Job] = []
+    found = True
+    while found:
+        found = False
         for queue in queues:
-            if count == 0:
-                break
-            job = queue.pop()
+            if len(jobs) == count:
+                return jobs
+            job = node.pop(queue)
             if job is not None:
-                node.hand_out(out, job, with_counters)
-                count -= 1
+                jobs.append(job)
+                found = True
+    return jobs
 
 
 def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -380,10 +383,10 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
         if job.state == QUEUED:
             node.dequeue(job)
         elif job.state == ACTIVE:
-            node.lease(job, retry * 1000)
+            node.lease(job, max(retry * 1000, job.qtime - node.now))  # a longer delay stays as it is
         if job.state == ACTIVE and job.holders != MY_BIT:
             job.responsible = ME
-            requeue.tell_working(node, job, retry * 1000)
+            requeue.tell_working(node, job, job.qtime - node.now)
     write_int(node.out, retry)
 
 
