@@ -152,7 +152,7 @@ def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool
     bus.write_i8(peer.out, why)
     bus.write_i8(peer.out, 1 if is_ack_only else 0)
     bus.write_i64(peer.out, 0 if is_ack_only else holders)
-    node.count("setack")
+    node.count("setacks")
 
 
 def answer_ended(node: Node, peer: Peer, job: Job) -> None:

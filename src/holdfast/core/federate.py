@@ -108,7 +108,7 @@ def give(node: Node, queue: Queue) -> None:
 
 def move(node: Node, job: Job, peer: Peer) -> None:
     node.moves += 1
-    node.count("moved")
+    node.count("moves")
     job.state = ACTIVE
     job.flags |= MOVING
     job.responsible = int(peer.index)

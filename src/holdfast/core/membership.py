@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import requeue
+from holdfast.core import records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, Request
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts
@@ -46,30 +46,33 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
         return None
     peer = node.by_id.get(facts.node_id)
     if peer is None:
-        peer = add_peer(node, facts)
+        peer = node.add_peer(facts)
         if peer is None:
             return None
     if node.now < peer.forgotten_until:
         return None
     if peer.facts.incarnation not in (0, facts.incarnation):
         lost_everything(node, peer)
+    is_known = peer.is_member and is_same(peer.facts, facts)
     peer.facts = facts
-    if not peer.is_member:
-        peer.is_member = True
-        node.is_membership_changed = True
+    peer.is_member = True
+    if not is_known:
+        changed(node, peer)
     return peer
 
 
-def add_peer(node: Node, facts: PeerFacts) -> Peer | None:
-    if len(node.peers) > NODES_MAX:
-        node.count("too-many-nodes")
-        return None
-    peer = Peer(len(node.peers), facts)
-    node.peers.append(peer)
-    node.by_id[facts.node_id] = peer
-    peer.is_member = False
-    peer.heard = node.now
-    return peer
+def is_same(a: PeerFacts, b: PeerFacts) -> bool:
+    return (
+        a.incarnation == b.incarnation and a.host == b.host and a.port == b.port and a.bus_port == b.bus_port
+        and a.host_id == b.host_id
+    )
+
+
+def changed(node: Node, peer: Peer) -> None:
+    """Something about a member that must be known after a restart."""
+    node.is_membership_changed = True
+    if node.is_recording:
+        records.member(node, peer)
 
 
 def lost_everything(node: Node, peer: Peer) -> None:
@@ -195,7 +198,7 @@ def on_gossip(node: Node, teller: Peer, facts: PeerFacts, is_suspect: bool) -> N
     known = node.by_id.get(facts.node_id)
     if known is None or (not known.is_member and node.now >= known.forgotten_until):
         if known is None:
-            known = add_peer(node, facts)
+            known = node.add_peer(facts)
         if known is not None and not known.is_linked:
             known.facts.host, known.facts.bus_port = facts.host, facts.bus_port
             dial(node, known)
@@ -217,7 +220,7 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     known = node.by_id.get(node_id)
     if known is None:
         # Somebody we have never met, and perhaps never will: remember it, so that sets stay whole.
-        known = add_peer(node, PeerFacts(node_id, 0, "", 0, 0))
+        known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0))
         if known is None:
             raise BadFrame("more nodes than there are bits")
     peer.table[index] = int(known.index)
@@ -235,6 +238,6 @@ def forget(node: Node, peer: Peer) -> None:
     """CLUSTER FORGET: it is no longer counted, nor given copies. Which acks it missed is not forgotten."""
     peer.is_member = False
     peer.forgotten_until = node.now + FORGET_MS
-    node.is_membership_changed = True
+    changed(node, peer)
     if peer.is_linked:
         node.requests.append(Request(DROP_LINK, None, b"", peer))

@@ -69,7 +69,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
-from holdfast.core.peers import ME, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.reply import write_error, write_int, write_null_array, write_number
 from holdfast.core.session import (
@@ -293,6 +293,18 @@ class Node:
 
     def next_wake(self) -> i64:
         return self.alarms.next()
+
+    def add_peer(self, facts: PeerFacts) -> Peer | None:
+        """A node heard of for the first time; None if there are more than can be numbered."""
+        if len(self.peers) > NODES_MAX:
+            self.count("too-many-nodes")
+            return None
+        peer = Peer(len(self.peers), facts)
+        peer.is_member = False
+        peer.heard = self.now
+        self.peers.append(peer)
+        self.by_id[facts.node_id] = peer
+        return peer
 
     def link_up(self, facts: PeerFacts) -> Peer | None:
         """The shell has a link with a node. None: close it again."""

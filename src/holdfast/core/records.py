@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, membership
+from holdfast.core import acks
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
@@ -54,11 +54,23 @@ def explain(node: Node, mask: i64) -> None:
     node.explained |= new
     for peer in node.peers:
         if peer.bit & new:
-            out = begin(node, NODE)
-            bus.write_i8(out, peer.index)
-            out.write(peer.node_id())
-            bus.write_i64(out, peer.facts.incarnation)
-            node.records.append(out.getvalue())
+            member(node, peer)
+
+
+def member(node: Node, peer: Peer) -> None:
+    """What is known of another node: enough to find it again after a restart."""
+    facts = peer.facts
+    node.explained |= peer.bit
+    out = begin(node, NODE)
+    bus.write_i8(out, peer.index)
+    out.write(peer.node_id())
+    bus.write_i64(out, facts.incarnation)
+    bus.write_i8(out, 1 if peer.is_member else 0)
+    bus.write_name(out, facts.host.encode())
+    bus.write_u16(out, facts.port)
+    bus.write_u16(out, facts.bus_port)
+    bus.write_name(out, facts.host_id)
+    node.records.append(out.getvalue())
 
 
 def job(node: Node, job: Job) -> None:
@@ -188,10 +200,17 @@ class Loading:
         index = reader.u8()
         node_id = reader.text(NODE_ID_LENGTH)
         incarnation = reader.long()
+        is_member = reader.u8() == 1
+        facts = PeerFacts(
+            node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
+            int(reader.u16()), reader.name(),
+        )
         peer = self.node.by_id.get(node_id)
         if peer is None:
-            peer = membership.add_peer(self.node, PeerFacts(node_id, int(incarnation), "", 0, 0))
+            peer = self.node.add_peer(facts)
         if peer is not None:
+            peer.facts = facts
+            peer.is_member = is_member
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
@@ -265,6 +284,8 @@ class Loading:
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
+        if len(node.peers) > 1:
+            node.alarms.set(node.beat, node.now + 1)
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         for job in node.all_jobs():

@@ -131,7 +131,7 @@ def again(node: Node, job: Job) -> None:
     job.hops = 0
     if job.flags & QUEUED_BEFORE or job.holders & ~MY_BIT:
         job.deliveries += 1 if job.flags & QUEUED_BEFORE else 0
-    node.count("requeued")
+    node.count("requeues")
     node.enqueue(job)
 
 
