@@ -43,20 +43,20 @@ def until(ask: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
 class Process:
     """A node. `flags` are those of `holdfast node`."""
 
-    def __init__(self, folder: Path, *flags: str, is_clustered: bool = True) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
         self.flags = flags
         folder.mkdir(exist_ok=True)
-        self.starts = 0
+        self.starts = self.port = self.bus_port = 0
         self.start()
 
-    def start(self, *more: str) -> None:
+    def start(self) -> None:
+        """The first time at any free ports, then at the same again."""
         self.starts += 1
         self.log_path = self.folder / f"log{self.starts}"
-        port = str(getattr(self, "port", 0))
-        keep = [] if self.starts == 1 else ["--set", f"cluster-bus-port={self.bus_port}"]
-        flags = [flag for flag in self.flags if self.starts == 1 or not flag.startswith("cluster-bus-port")]
-        arguments = ["--port", port, "--dir", str(self.folder / "data"), *flags, *keep, *more]
+        port = str(self.port)
+        same = ["--set", f"cluster-bus-port={self.bus_port}"] if self.bus_port else []
+        arguments = ["--port", port, "--dir", str(self.folder / "data"), *same, *self.flags]
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_") or k == "HOLDFAST_PURE"}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -260,7 +260,7 @@ def test_the_secret_is_never_shown(nodes: Nodes, secret_file: str) -> None:
         until(lambda node=node: "settings reloaded" in node.log())
         kept = "".join(path.read_text() for path in (node.folder / "data").iterdir())
         assert SECRET not in shown + kept + node.log()
-        assert b"cannot be changed" in (refusal := node.ask("CONFIG", "SET", "cluster-secret", "x")) or refusal != b"OK"
+        assert node.ask("CONFIG", "SET", "cluster-secret", "x") != b"OK"
 
 
 def test_wrong_secrets_do_not_meet(nodes: Nodes, secret_file: str, tmp_path: Path) -> None:
@@ -364,7 +364,8 @@ class Stranger:
 def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """One node with a secret, for all strangers."""
     folder = tmp_path_factory.mktemp("lone")
-    node = Process(folder / "node", "--set", f"cluster-secret={SECRET}", "--set", "requirepass=p", "--set", "loglevel=debug")
+    settings = (f"cluster-secret={SECRET}", "requirepass=p", "loglevel=debug")
+    node = Process(folder / "node", *(word for setting in settings for word in ("--set", setting)))
     yield node
     with Client(node.port) as client:
         assert client.ask("AUTH", "p") == b"OK" and client.ask("PING") == b"PONG"
@@ -394,7 +395,7 @@ def test_who_knows_the_secret_is_linked(lone: Process) -> None:
         friend.say(struct.pack("<I", 16) + bytes(16))
         friend.say(struct.pack("<I", bus.FRAME_BYTES_MAX + 1))
         assert friend.is_closed()
-    until(lambda: "lost the link with node 00000000: a frame longer than any" in lone.log())
+    until(lambda: "node 00000000: link lost: a frame longer than any" in lone.log())
 
 
 def test_a_wrong_secret(lone: Process) -> None:
@@ -415,11 +416,11 @@ def test_a_handshake_played_again(lone: Process) -> None:
     with Stranger(lone) as friend:
         friend.link()
         friend.frame()
-    before = lone.log().count("linked with")
+    before = lone.log().count("linked, at")
     with Stranger(lone) as thief:
         thief.say(friend.sent)
         assert thief.is_closed()
-    assert lone.log().count("linked with") == before
+    assert lone.log().count("linked, at") == before
 
 
 def test_an_answer_sent_back(lone: Process) -> None:
@@ -488,22 +489,22 @@ def test_random_strangers(lone: Process) -> None:
 
 
 def test_bad_frames_from_one_who_knows_the_secret(nodes: Nodes) -> None:
-    """A broken peer: link, bad frame, closed, and again. A good peer and a client notice nothing."""
+    """A broken peer: link, bad frame, closed, and again. A good peer and a client notice nothing.
+
+    A fifth of BAD_FRAMES: each costs a handshake. All of them are in tests/wire/test_frames.py."""
     rng = random.Random(4)
     node = nodes("--set", f"cluster-secret={SECRET}")
     friend = nodes("--set", f"cluster-secret={SECRET}", "--join", node.place())
     meet(node, friend)
-    friend_log = friend.log().count("lost the link")
     job_id = node.ask("ADDJOB", "kept", "body", 5000, "REPLICATE", 2)
-    jid = job_id
     closed = 0
-    for i in range(BAD_FRAMES):
+    for i in range(BAD_FRAMES // 5):
         with Stranger(node, f"{i % 8 + 1:040x}") as broken:
             broken.link()
             kind = bytes([rng.choice([*range(1, 60), 255])])
             data = rng.choice([
                 struct.pack("<QQ", 1, 0) + kind + rng.randbytes(rng.randrange(120)),
-                struct.pack("<QQ", 1, 0) + kind + jid + rng.randbytes(rng.randrange(40)),
+                struct.pack("<QQ", 1, 0) + kind + job_id + rng.randbytes(rng.randrange(40)),
                 struct.pack("<QQ", rng.choice([2, 1 << 63]), 0) + kind,
                 struct.pack("<QQ", 1, rng.choice([9, 1 << 63])) + kind,
                 rng.randbytes(rng.randrange(64)),
@@ -512,7 +513,7 @@ def test_bad_frames_from_one_who_knows_the_secret(nodes: Nodes) -> None:
             closed += broken.is_closed()
         if i % 500 == 0:
             assert node.ask("PING") == b"PONG"
-    assert closed == BAD_FRAMES
-    assert friend.log().count("lost the link") == friend_log and friend.id() in node.connected()
+    assert closed == BAD_FRAMES // 5
+    assert "link lost" not in friend.log() and friend.id() in node.connected()
     assert node.ask("GETJOB", "FROM", "kept")[0][1] == job_id
     assert node.is_unharmed(), node.log()[-3000:]

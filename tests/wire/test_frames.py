@@ -176,10 +176,8 @@ class Bench:
         """Send all of it, with turns in between as the buffers fill."""
         view = memoryview(data)
         while view:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 view = view[end.send(view[:piece]):]
-            except BlockingIOError:
-                pass
             self.sockets.step()
         self.turn()
 
@@ -525,7 +523,8 @@ def real_frames(kind: str) -> list[bytes]:
 
 
 def made_frames(job_id: bytes) -> list[bytes]:
-    """One frame for every message there is, each of which would be good, about a job that exists and one that doesn't."""
+    """One frame for every message there is, each of which would be good, about a job that exists and one that does not.
+    """
 
     def name(text: bytes) -> bytes:
         return struct.pack("<I", len(text)) + text

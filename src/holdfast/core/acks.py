@@ -77,6 +77,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     """From here on the job is the record of its ending."""
     if job.state == QUEUED:
         job.queue.remove(job)
+    node.asking.pop(job, None)
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0

@@ -73,6 +73,7 @@ def changed(node: Node, peer: Peer) -> None:
     node.is_membership_changed = True
     if node.is_recording:
         records.member(node, peer)
+        node.must_sync = True  # a node that forgets its cluster keeps acks for nobody
 
 
 def lost_everything(node: Node, peer: Peer) -> None:

@@ -160,6 +160,7 @@ class Node:
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
         self.is_unhealed: bool = False  # the last walk found something to do
+        self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
@@ -712,7 +713,9 @@ class Node:
     def queue_again(self, job: Job) -> None:
         """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
         job.responsible = ME
-        job.flags &= ~(ASKING | IN_DOUBT)
+        requeue.stop_asking(self, job)
+        job.flags &= ~IN_DOUBT
+        self.record_counts(job)
         self.enqueue(job)
         if job.holders & ~1 and job.state != GONE:
             requeue.tell_queued(self, job, job.holders & ~1)
@@ -753,6 +756,8 @@ class Node:
             queue.remove(job)
         elif job.retry == 0 and job.flags & HANDED_OUT:
             self.spent_gone += 1
+        if job.flags & ASKING:
+            self.asking.pop(job, None)
         job.state = GONE
         job.qtime = 0
         queue.held -= 1
@@ -1001,6 +1006,10 @@ class Node:
     def record_holders(self, job: Job) -> None:
         if self.is_recording:
             records.holders(self, job)
+
+    def record_counts(self, job: Job) -> None:
+        if self.is_recording:
+            records.counts(self, job)
 
     def record_ending(self, job: Job, why: i64) -> None:
         if self.is_recording:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 from holdfast.core import acks
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
@@ -34,6 +34,7 @@ GAVE: Final = 8
 BACK: Final = 9
 TOOK: Final = 10
 REFUSED: Final = 11
+COUNTS: Final = 12
 
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
@@ -86,6 +87,15 @@ def holders(node: Node, job: Job) -> None:
     out = begin(node, HOLDERS)
     write_job_id(out, job)
     bus.write_i64(out, job.holders)
+    node.records.append(out.getvalue())
+
+
+def counts(node: Node, job: Job) -> None:
+    """How often it was refused and delivered again: never less after a restart."""
+    out = begin(node, COUNTS)
+    write_job_id(out, job)
+    bus.write_u32(out, i64(job.nacks))
+    bus.write_u32(out, i64(job.deliveries))
     node.records.append(out.getvalue())
 
 
@@ -259,6 +269,9 @@ class Loading:
             return
         if kind == HOLDERS:
             job.holders = self.mask(reader.long())
+        elif kind == COUNTS:
+            job.nacks = i32(reader.u32())
+            job.deliveries = i32(reader.u32())
         elif kind == GONE:
             node.endings.pop(job, None)
             self.moves.pop(job, None)

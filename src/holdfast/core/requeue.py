@@ -2,9 +2,8 @@
 
 Each copy has somebody responsible for it: the node that last said it has the job queued or leased. The
 others wait. When a copy's time comes (a lease that ended here, or a responsible node that has been silent
-for a whole retry time) its holder asks all others (WILLQUEUE) and gives them half a second to answer; the
-first in the job's own order of nodes waits least, so that two do not queue it in the same moment. Any answer
-but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
+for a whole retry time) its holder asks all others (WILLQUEUE) and waits until all that can be heard have answered; the first in the job's own
+order of nodes then waits least, so that two do not queue it in the same moment. Any answer but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
 others (QUEUED), and if two did, all but the first in the order take it out again.
 
 Silence is not permission: while the responsible node cannot be heard, its last lease may still run, and the
@@ -38,7 +37,10 @@ from holdfast.wire.bus import BadFrame, Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-ANSWER_MS: Final = 500
+ANSWER_MS: Final = 3000
+"""How long to wait for an answer of a node that can be heard: far longer than a message takes, and short
+beside the time that a job which needs this has waited already."""
+
 RANK_MS: Final = 500
 SLACK_MS: Final = 1000
 """A lease told by its node is believed a little longer than it said: the message took time."""
@@ -72,24 +74,41 @@ def due(node: Node, job: Job) -> None:
     if not may_act(node, job, retry_ms):
         return
     if job.flags & ASKING:
-        job.flags &= ~ASKING
+        stop_asking(node, job)
         again(node, job)
         tell_queued(node, job, others)
         return
     job.flags |= ASKING
+    node.asking[job] = 0
+    node.count("willqueue")
     ask_holders(node, job, others)
 
 
 def ask_holders(node: Node, job: Job, others: i64) -> None:
     """Say that we are about to queue it, and give them time to object."""
-    asked = False
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
             peer.out.append(bus.WILLQUEUE)
             write_job_id(peer.out, job)
-            asked = True
-    node.count("willqueue")
-    node.wake_at(job, node.now + (ANSWER_MS if asked else 0) + rank(node, job) * RANK_MS)
+            node.asking[job] |= int(peer.bit)
+    wait: i64 = ANSWER_MS if node.asking[job] else 0
+    node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
+
+
+def stop_asking(node: Node, job: Job) -> None:
+    job.flags &= ~ASKING
+    node.asking.pop(job, None)
+
+
+def nothing_against(node: Node, peer: Peer, job: Job) -> None:
+    """A peer has no reason why we should not queue it. When all have said so, our turn comes by rank."""
+    waiting = node.asking.get(job)
+    if waiting is None or not waiting & int(peer.bit):
+        return
+    waiting &= ~int(peer.bit)
+    node.asking[job] = waiting
+    if waiting == 0:
+        node.wake_at(job, node.now + rank(node, job) * RANK_MS)
 
 
 def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
@@ -126,11 +145,13 @@ def order_key(job: Job, node_id: bytes) -> int:
 def again(node: Node, job: Job) -> None:
     """Queue it here."""
     job.responsible = ME
-    job.flags &= ~(ASKING | MOVING)
+    stop_asking(node, job)
+    job.flags &= ~MOVING
     job.asks = 0
     job.hops = 0
-    if job.flags & QUEUED_BEFORE or job.holders & ~MY_BIT:
-        job.deliveries += 1 if job.flags & QUEUED_BEFORE else 0
+    if job.flags & QUEUED_BEFORE:
+        job.deliveries += 1
+        node.record_counts(job)
     node.count("requeues")
     node.enqueue(job)
 
@@ -214,14 +235,18 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         node.learn_holders(job, holders | peer.bit)
         if new and job.flags & ASKING:
             ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too
-    if state == IS_UNKNOWN or state == IS_IDLE or is_leased(node, job):
+    if state == IS_UNKNOWN or state == IS_IDLE:
+        nothing_against(node, peer, job)
+        return
+    if is_leased(node, job):
         return
     if job.state == QUEUED:
         if state != IS_LEASED:
             return
         job.queue.remove(job)  # somebody works on it: ours goes back to waiting
         job.state = ACTIVE
-    job.flags &= ~(ASKING | MOVING)
+    stop_asking(node, job)
+    job.flags &= ~MOVING
     job.responsible = int(peer.index)
     if state == IS_QUEUED:
         job.asks = min(job.asks + 1, 100)
@@ -250,8 +275,10 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == WAIT_REPL:
         return
-    job.nacks = i32(max(i64(job.nacks), nacks))
-    job.deliveries = i32(max(i64(job.deliveries), deliveries))
+    if nacks > i64(job.nacks) or deliveries > i64(job.deliveries):
+        job.nacks = i32(max(i64(job.nacks), nacks))
+        job.deliveries = i32(max(i64(job.deliveries), deliveries))
+        node.record_counts(job)
     if is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
@@ -261,7 +288,8 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)
         job.state = ACTIVE
-    job.flags &= ~(ASKING | MOVING)
+    stop_asking(node, job)
+    job.flags &= ~MOVING
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
@@ -291,7 +319,8 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
-    job.flags &= ~(ASKING | MOVING)
+    stop_asking(node, job)
+    job.flags &= ~MOVING
     job.responsible = int(peer.index)
     node.wake_at(job, node.now + ms + node.jitter())
 
@@ -323,5 +352,5 @@ def woke_up(node: Node) -> None:
         if job.state == QUEUED and job.holders & ~MY_BIT:
             job.queue.remove(job)
             job.state = ACTIVE
-            job.flags &= ~ASKING
+            stop_asking(node, job)
             due(node, job)

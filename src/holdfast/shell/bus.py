@@ -38,7 +38,6 @@ from holdfast.shell import handshake
 from holdfast.shell.bounds import (
     ACCEPTS_PER_ROUND,
     COMPLAINTS,
-    COMPLAINTS_S,
     CONNECT_S,
     DIALS_MAX,
     HANDSHAKE_S,
@@ -46,6 +45,8 @@ from holdfast.shell.bounds import (
     HANDSHAKES_PER_ADDRESS,
     JOIN_WAIT_S,
     JOIN_WAIT_S_MAX,
+    LINES_S,
+    NEWS,
     SETTLE_S,
 )
 from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
@@ -129,7 +130,8 @@ class Bus:
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.complaints = Complaints()
+        self.complaints = FewLines(logging.WARNING, COMPLAINTS)
+        self.news = FewLines(logging.INFO, NEWS)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -375,16 +377,16 @@ class Bus:
         mark = self.links[them.node_id] = Linked(them.run, number)
         set_options(with_them.sock, KEEPALIVE_S)
         with_them.is_over = True
-        log.info("linked with node %s at %s", them.node_id[:8].decode(), Place(host, them.bus_port))
+        self.news.say(f"node {them.node_id[:8].decode()}", f"linked, at {Place(host, them.bus_port)}")
         mark.peer = self.adopt(with_them.sock, facts)
         if mark.peer is None and self.links.get(them.node_id) is mark:
             del self.links[them.node_id]
-            log.info("node %s is not wanted here at present", them.node_id[:8].decode())
+            self.news.say(f"node {them.node_id[:8].decode()}", "not wanted here at present")
 
     def lost(self, peer: Peer, why: str) -> None:
         """A link has ended."""
         self.links.pop(peer.facts.node_id, None)
-        log.info("lost the link with node %s: %s", peer.facts.node_id[:8].decode(), why)
+        self.news.say(f"node {peer.facts.node_id[:8].decode()}", f"link lost: {why}")
 
 
 class Conversation:
@@ -426,22 +428,25 @@ class Conversation:
         return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
 
 
-class Complaints:
-    """Lines about strangers, few enough that they cannot fill the disk: any of them can make as many as it likes."""
+class FewLines:
+    """Lines of the log, few enough that they cannot fill the disk: strangers can make as many as they like, and a
+    broken node can come and go all day."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int, most: int) -> None:
+        self.level = level
+        self.most = most
         self.since = 0.0
         self.said = 0
         self.unsaid = 0
 
     def say(self, where: str, what: str) -> None:
         now = time.monotonic()
-        if now - self.since >= COMPLAINTS_S:
+        if now - self.since >= LINES_S:
             if self.unsaid:
-                log.warning("bus: %d more complaints were not logged", self.unsaid)
+                log.log(self.level, "bus: %d more lines like these were not logged", self.unsaid)
             self.since, self.said, self.unsaid = now, 0, 0
-        if self.said >= COMPLAINTS:
+        if self.said >= self.most:
             self.unsaid += 1
             return
         self.said += 1
-        log.warning("bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)
+        log.log(self.level, "bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects, membership
+from holdfast.core import effects
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -232,7 +232,7 @@ class Server:
         """Nodes that were members when this one last ran still are. The node's beat will ask for links with them."""
         for node_id, host, port, bus_port in self.settings.known_nodes():
             if node_id not in self.node.by_id:
-                peer = membership.add_peer(self.node, PeerFacts(node_id, 0, host, port, bus_port))
+                peer = self.node.add_peer(PeerFacts(node_id, 0, host, port, bus_port))
                 if peer is not None:
                     peer.is_member = True
                     self.node.alarms.set(self.node.beat, self.node.now)
