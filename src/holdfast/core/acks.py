@@ -91,7 +91,7 @@ def collect_or_tell(node: Node, job: Job) -> None:
     assert isinstance(task, Ending)
     if job.flags & ACK_ONLY:
         missing = node.everybody() & ~task.confirmed
-        if missing == 0:
+        if missing == 0 and not node.is_young():
             node.count("ack-only-dropped")
             forget(node, job)
             return
@@ -137,8 +137,10 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
-    if jid in node.tombs or not node.knows_origin(jid) or int(jid[42:46], 16) % 2 == 0:
+    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
         return False
+    if not node.knows_origin(jid) and not node.is_young():
+        return False  # made by nobody we know, and by now we would know them
     job = node.make_ack_only(jid)
     if job is None:
         return False

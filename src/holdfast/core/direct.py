@@ -104,7 +104,7 @@ class Direct:
             return node.execute(session, [b"ACKJOB", jid])
         job = node.find(jid)
         if job is None or job.holders != 1:
-            if len(node.peers) > 1 or not is_id(jid):
+            if len(node.peers) > 1 or node.is_joining or not is_id(jid):
                 return node.execute(session, [b"ACKJOB", jid])
             node.out.write(b":0\r\n")
         else:

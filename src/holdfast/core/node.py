@@ -90,6 +90,9 @@ from holdfast.core.watch import Watch, without_secrets
 NO_NAME: Final = b"no queue"
 """The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
 
+YOUNG_MS: Final = 60_000
+"""A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
+
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
 
@@ -173,6 +176,7 @@ class Node:
         self.last_beat: i64 = 0
         self.node_timeout: i64 = 15_000
         self.is_membership_changed: bool = False
+        self.is_joining: bool = False  # was told of a cluster to join
         self.is_recording: bool = False
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
@@ -901,6 +905,10 @@ class Node:
             found = Origin(prefix)
             self.origins[prefix] = found
         return found
+
+    def is_young(self) -> bool:
+        """Whether this node may not have met all the others yet."""
+        return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
     def knows_origin(self, jid: bytes) -> bool:
         """Whether an id was made by a node we know of."""

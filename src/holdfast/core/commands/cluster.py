@@ -140,6 +140,7 @@ def meet(node: Node, argv: list[bytes]) -> None:
     if not host or len(host) > 255 or any([c <= 32 or c >= 127 for c in host]) or bus_port > 65535:
         raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(host), argv[3]))
     shown = b"[%b]" % host if b":" in host and not host.startswith(b"[") else host
+    node.is_joining = True
     node.requests.append(Request(DIAL, None, b"%b:%d" % (shown, bus_port)))
 
 
