@@ -456,8 +456,8 @@ def test_links_are_not_clients(bench: Bench) -> None:
 class Real:
     """A real node behind sockets, with peers made of socket pairs."""
 
-    def __init__(self, kind: str) -> None:
-        self.node = Node(Config(), b"a" * 40, random.Random(5).randbytes, 1_700_000_000_000)
+    def __init__(self, kind: str, seed: int = 0) -> None:
+        self.node = Node(Config(), b"a" * 40, random.Random(seed).randbytes, 1_700_000_000_000)
         module = plain if kind == "plain" else native
         self.sockets: Any = module.Sockets(self.node, Direct(self.node).handlers(), 1_700_000_000_000)
         self.sockets.on_requests = self.carry_out
@@ -484,7 +484,7 @@ class Real:
 
 def real_frames(kind: str) -> list[bytes]:
     """What nodes say to each other when jobs are added, moved, acked: the raw material of bad frames."""
-    a, b = Real(kind), Real(kind)
+    a, b = Real(kind, 5), Real(kind, 6)
     b.node = Node(Config(), b"b" * 40, random.Random(6).randbytes, 1_700_000_000_000)
     b.sockets = (plain if kind == "plain" else native).Sockets(b.node, {}, 1_700_000_000_000)
     b.sockets.on_requests = b.carry_out

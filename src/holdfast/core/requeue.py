@@ -37,10 +37,6 @@ from holdfast.wire.bus import BadFrame, Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-ANSWER_MS: Final = 3000
-"""How long to wait for an answer of a node that can be heard: far longer than a message takes, and short
-beside the time that a job which needs this has waited already."""
-
 RANK_MS: Final = 500
 SLACK_MS: Final = 1000
 """A lease told by its node is believed a little longer than it said: the message took time."""
@@ -91,7 +87,8 @@ def ask_holders(node: Node, job: Job, others: i64) -> None:
             peer.out.append(bus.WILLQUEUE)
             write_job_id(peer.out, job)
             node.asking[job] |= int(peer.bit)
-    wait: i64 = ANSWER_MS if node.asking[job] else 0
+    # Whoever can be heard answers, or its link ends within node-timeout.
+    wait: i64 = node.node_timeout if node.asking[job] else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
 
 
@@ -333,6 +330,12 @@ def link_up(node: Node, peer: Peer) -> None:
                 write_queued(peer, job)
         else:
             del node.requeued[job]
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """It will not answer any more."""
+    for job in list(node.asking):
+        nothing_against(node, peer, job)
 
 
 def lost_sight(node: Node, peer: Peer) -> None:

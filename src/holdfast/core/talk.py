@@ -75,6 +75,7 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.flying.clear()
     node.count("link-down")
     federate.link_down(node, peer)
+    requeue.link_down(node, peer)
     views.link_down(node, peer)
 
 

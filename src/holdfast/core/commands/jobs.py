@@ -289,7 +289,7 @@ def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is None:
-            if (len(node.peers) > 1 or node.is_joining) and not node.is_leaving:
+            if len(node.peers) > 1 or node.is_joining:
                 acks.ack_unknown(node, argv[i])
         elif job.state != ACKED:
             node.end(job)
