@@ -15,10 +15,6 @@ if [ -n "${CI:-}" ] && [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; t
     echo "servers: installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q > /dev/null
-    # The package would start a server of its own; nobody here wants that one.
-    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
-    chmod +x /usr/sbin/policy-rc.d
-    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     apt-get install -q -y --no-install-recommends "${missing[@]}" > /dev/null
     exit 0
 fi

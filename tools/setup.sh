@@ -7,10 +7,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+unset HOLDFAST_PURE  # this is about the compiled form
 python="${PYTHON:-python3.11}"
 asked_for() { cat pyproject.toml constraints.txt; }
 
 if [ ! -x .venv/bin/python ]; then
+    if ! command -v "$python" > /dev/null; then
+        echo "setup: there is no $python here; name another (3.11 or newer): make setup PYTHON=python3" >&2
+        exit 1
+    fi
     echo "setup: making .venv with $python"
     "$python" -m venv .venv
 fi
@@ -18,9 +23,8 @@ fi
 if ! cmp -s <(asked_for) .venv/.installed; then
     echo "setup: installing packages and compiling (some minutes the first time)"
     pip=(.venv/bin/python -m pip --disable-pip-version-check --quiet)
-    # What builds the package must be there first: with --no-build-isolation pip does not fetch it.
-    mapfile -t builders < <(grep -iE '^(setuptools|wheel|mypy|cython)==' constraints.txt)
-    "${pip[@]}" install "${builders[@]}" -c constraints.txt
+    # All of them first: with --no-build-isolation pip fetches nothing for the build itself.
+    "${pip[@]}" install -r constraints.txt
     HOLDFAST_COMPILE=1 "${pip[@]}" install --no-build-isolation -e '.[dev]' -c constraints.txt
     asked_for > .venv/.installed
 else

@@ -65,7 +65,8 @@ class StubNode:
     """Notes the frames it gets. A frame is good unless it begins with `bad`; `boom` is a fault of our own.
 
     What is to be said goes to `to_say`, and flush makes frames of it, as the real one does. A client's BLOCK
-    leaves its session blocked; a frame that begins with `wake` wakes all blocked sessions.
+    leaves its session blocked, MUCH is answered with more than any socket holds; a frame that begins with `wake`
+    wakes all blocked sessions.
     """
 
     def __init__(self) -> None:
@@ -96,6 +97,8 @@ class StubNode:
             return False
         if argv[0] == b"BLOCK":
             session.blocked = 1
+        elif argv[0] == b"MUCH":
+            self.out.write(bytes(8 * MIB))
         else:
             self.out.write(b"+" + argv[0] + b"\r\n")
         return True
@@ -377,16 +380,19 @@ def test_frames_are_made_before_the_commit_and_leave_after_it(bench: Bench) -> N
 
 
 def test_the_end_of_a_client_is_told_in_the_same_turn(bench: Bench) -> None:
-    """The node has something to say about a client that goes while its replies are being sent."""
+    """The node has something to say about a client that is closed while replies are being sent: after its frames
+    of the turn were made. It must not have to wait for the next turn, which may be long in coming."""
     end, peer = bench.link()
+    bench.sockets.configure(100, 0, 0, 30_000, MIB, MIB, 1000, 0, 0)
     listener = socket.create_server(("127.0.0.1", 0))
     bench.sockets.listen(listener)
     client = socket.create_connection(listener.getsockname())
     until(bench, lambda: bool(bench.node.sessions))
     bench.node.farewell = peer
-    client.close()
-    until(bench, lambda: not bench.node.to_say and readable(end))
+    client.sendall(b"MUCH\r\n")
+    until(bench, lambda: readable(end))
     assert end.recv(100) == framed(b"somebody has gone")
+    client.close()
 
 
 def test_a_woken_session_gets_that_reply_before_the_next(bench: Bench) -> None:

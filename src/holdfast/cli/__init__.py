@@ -1,0 +1,1 @@
+"""One file per subcommand; main.py puts them together."""

@@ -75,9 +75,8 @@ def run(flags: dict[str, str], file: Path | None) -> int:
                 serving = asyncio.ensure_future(server.run())
                 await asyncio.sleep(0)
                 if not serving.done():
-                    where = server.config.text("bind").split()[0]
                     log.info("%s", banner(server))
-                    log.info("ready on %s:%d, process %d", where, server.port, os.getpid())
+                    log.info("ready on %s, process %d", server.where(), os.getpid())
                 return await serving, server.restart
 
             code, again = run_loop(serve())

@@ -35,6 +35,13 @@ class Direct:
             b"ACKJOB": [None, None, self.ack, None, None],
         }
 
+    def otherwise(self, session: Session, argv: list[bytes]) -> bool:
+        """The long way. The shell counts what it gives to a direct handler, so it must not count again here."""
+        ran = self.node.execute(session, argv)
+        if ran:
+            self.node.running.calls -= 1
+        return ran
+
     def add(self, session: Session, queue_name: bytes, body: bytes, timeout: bytes) -> bool:
         """ADDJOB queue body 0"""
         node = self.node
@@ -46,17 +53,18 @@ class Direct:
             and node.used + size + JOB_BYTES + BODY_BYTES_EXTRA < node.full
             and len(queue_name) <= QUEUE_NAME_BYTES_MAX
         ):
-            return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+            return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
         queue = node.last_queue
         if queue.name is not queue_name:
             found = node.queues.get(queue_name)
             if found is None:
-                return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+                return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
             queue = found
             node.last_queue = queue
         if queue.paused != 0 or queue.maxlen != 0:
-            return node.execute(session, [b"ADDJOB", queue_name, body, timeout])
+            return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
         session.used = node.now
+        session.last_command = b"ADDJOB"
         job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1, False)
         write_added(node.out, job)
         return True
@@ -65,13 +73,13 @@ class Direct:
         """GETJOB FROM queue"""
         if word == b"FROM" and self.take(session, queue_name):
             return True
-        return self.node.execute(session, [b"GETJOB", word, queue_name])
+        return self.otherwise(session, [b"GETJOB", word, queue_name])
 
     def get(self, session: Session, word: bytes, word2: bytes, queue_name: bytes) -> bool:
         """GETJOB NOHANG FROM queue"""
         if word == b"NOHANG" and word2 == b"FROM" and self.take(session, queue_name):
             return True
-        return self.node.execute(session, [b"GETJOB", word, word2, queue_name])
+        return self.otherwise(session, [b"GETJOB", word, word2, queue_name])
 
     def take(self, session: Session, queue_name: bytes) -> bool:
         """Hand out one job, if there is one and nothing is special."""
@@ -91,6 +99,7 @@ class Direct:
         if job is None:
             return False
         session.used = node.now
+        session.last_command = b"GETJOB"
         queue.used = node.now
         out = node.out
         out.write(b"*1\r\n")
@@ -101,14 +110,15 @@ class Direct:
         """ACKJOB id"""
         node = self.node
         if not (session.is_plain and node.is_plain):
-            return node.execute(session, [b"ACKJOB", jid])
+            return self.otherwise(session, [b"ACKJOB", jid])
         job = node.find(jid)
         if job is None or job.holders != 1:
             if len(node.peers) > 1 or node.is_joining or not is_id(jid):
-                return node.execute(session, [b"ACKJOB", jid])
+                return self.otherwise(session, [b"ACKJOB", jid])
             node.out.write(b":0\r\n")
         else:
             node.end(job)
             node.out.write(b":1\r\n")
         session.used = node.now
+        session.last_command = b"ACKJOB"
         return True

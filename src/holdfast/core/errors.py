@@ -72,8 +72,15 @@ NO_CONFIG_FILE: Final = b"ERR The server is running without a config file"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 
+ESCAPED: Final = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
+
+
 def printable(text: bytes, most: int = 128) -> bytes:
     """Words of a client made fit for one line of an error reply or of a log."""
-    cut = text[:most]
-    shown = cut.decode("utf-8", "backslashreplace").encode("unicode_escape").replace(b"'", b"\\'")
-    return shown + b"..." if len(text) > most else shown
+    shown: list[str] = []
+    for c in text[:most]:
+        if c in ESCAPED:
+            shown.append(ESCAPED[c])
+        else:
+            shown.append(chr(c) if 32 <= c < 127 else f"\\x{c:02x}")
+    return "".join(shown).encode() + (b"..." if len(text) > most else b"")

@@ -32,7 +32,10 @@ QUEUE_IDLE_MS: Final = 300_000
 """An unused, empty queue is forgotten after five minutes; sooner when memory is short."""
 
 QUEUE_IDLE_MS_LEVEL1: Final = 10_000
+"""The same above 75 % of maxmemory, as in Disque."""
+
 QUEUE_IDLE_MS_LEVEL2: Final = 2_000
+"""The same above 95 % of maxmemory, as in Disque."""
 
 # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ MONITOR_ARG_BYTES_MAX: Final = 512
 """Longer arguments are cut in MONITOR's lines: a monitor should see commands, not move megabytes."""
 
 CLIENT_NAME_BYTES_MAX: Final = 256
+"""A name is for people who read CLIENT LIST, one line a client."""
 
 QUEUE_NAME_BYTES_MAX: Final = 64 * KIB
 """A queue's name travels in every reply; nobody needs more, and SCAN's cursor carries it too."""

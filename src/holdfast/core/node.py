@@ -669,8 +669,6 @@ class Node:
             job.body = b""
             self.account(-len(body))
             self.spent.append(job)
-            if self.spent_gone > SPENT_GONE_MAX + len(self.spent) // 2:
-                self.sweep_spent()
 
     def lease(self, job: Job, ms: i64) -> None:
         """Queue the job again after `ms` unless somebody says otherwise; 0: never."""
@@ -764,6 +762,8 @@ class Node:
             self.asking.pop(job, None)
         job.state = GONE
         job.qtime = 0
+        if self.spent_gone > SPENT_GONE_MAX + len(self.spent) // 2:
+            self.sweep_spent()
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
@@ -1090,11 +1090,11 @@ class Node:
         for _ in range(EVICT_PER_COMMAND):
             if not self.spent or self.used + cost < goal:
                 break
-            job = self.spent.popleft()
-            if job.state == GONE:
-                self.spent_gone -= 1
-            else:
-                self.forget(job)
+            job = self.spent[0]
+            if job.state != GONE:
+                self.forget(job)  # which may sweep it out
+            if self.spent and self.spent[0] is job:
+                self.spent.popleft()
                 self.spent_gone -= 1
 
     def sweep_spent(self) -> None:
@@ -1122,4 +1122,4 @@ def queue_cost(name: bytes) -> i64:
 
 def quoted(word: bytes) -> bytes:
     """A word as MONITOR shows it."""
-    return b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX).replace(b'"', b'\\"')
+    return b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX).replace(b"\\'", b"'")

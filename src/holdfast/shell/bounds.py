@@ -15,6 +15,7 @@ HELD_INPUT_MAX = 1024 * 1024
 """What a blocked client may send ahead; then its socket is left unread, and TCP tells it to wait."""
 
 ACCEPTS_PER_ROUND = 64
+"""New connections taken in one go: a storm of them must not keep those who are connected waiting."""
 
 LINGER_MS = 3000
 """After an error that ends a connection: how long we read on and drop it, so that the client sees the error."""

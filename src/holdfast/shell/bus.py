@@ -138,7 +138,12 @@ class Bus:
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self.ended)
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a fault in the bus", exc_info=task.exception())
 
     async def close(self) -> None:
         tasks = list(self.tasks)
@@ -378,9 +383,15 @@ class Bus:
         set_options(with_them.sock, KEEPALIVE_S)
         with_them.is_over = True
         self.news.say(f"node {them.node_id[:8].decode()}", f"linked, at {Place(host, them.bus_port)}")
-        mark.peer = self.adopt(with_them.sock, facts)
-        if mark.peer is None and self.links.get(them.node_id) is mark:
-            del self.links[them.node_id]
+        try:
+            mark.peer = self.adopt(with_them.sock, facts)
+        except BaseException:
+            with_them.is_over = False
+            raise
+        finally:
+            if mark.peer is None and self.links.get(them.node_id) is mark:
+                del self.links[them.node_id]
+        if mark.peer is None:
             self.news.say(f"node {them.node_id[:8].decode()}", "not wanted here at present")
 
     def lost(self, peer: Peer, why: str) -> None:

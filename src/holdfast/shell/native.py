@@ -26,7 +26,7 @@ from cython.cimports.libc.string import memchr, memcmp, memcpy, memmove, memset
 from cython.cimports.posix.time import CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 from holdfast.shell import bounds
-from holdfast.shell.plain import address_text, set_options
+from holdfast.shell.plain import NO_DESCRIPTORS, address_text, set_options
 from holdfast.wire import bus, resp
 
 READ_BYTES = cython.declare(cython.Py_ssize_t, bounds.READ_BYTES)
@@ -48,6 +48,7 @@ FRAME_BYTES_MAX = cython.declare(cython.Py_ssize_t, bus.FRAME_BYTES_MAX)
 # What reading a number can come to, beside the position after it.
 INCOMPLETE = cython.declare(cython.Py_ssize_t, 0)
 MALFORMED = cython.declare(cython.Py_ssize_t, -1)
+ENDLESS = cython.declare(cython.Py_ssize_t, -2)
 
 MULTIPLEXING_API = "epoll"
 
@@ -83,6 +84,8 @@ class Connection:
     argc: cython.Py_ssize_t
     args_seen: cython.Py_ssize_t
     need: cython.Py_ssize_t      # no use looking before there are so many bytes
+    total: cython.Py_ssize_t     # bytes of the arguments that were seen
+    begun: cython.Py_ssize_t     # where the command begins that is being read
     chunks: list                 # what it is owed
     owed: cython.Py_ssize_t
     interest: cython.uint
@@ -221,6 +224,7 @@ class Sockets:
     links: dict             # by file descriptor
     link_of: dict           # by peer
     listeners: dict
+    deferred: list          # listeners that wait for a free descriptor
     dirty: list
     unsent: list            # links
     resumed: list           # those that may go on, having read what they were owed
@@ -275,6 +279,7 @@ class Sockets:
         self.links = {}
         self.link_of = {}
         self.listeners = {}
+        self.deferred = []
         self.dirty = []
         self.unsent = []
         self.resumed = []
@@ -455,7 +460,10 @@ class Sockets:
         for k in range(bounds.ACCEPTS_PER_ROUND):
             try:
                 sock, address = listener.accept()
-            except OSError:    # none left, or gone again already, or no descriptor free: try next turn
+            except OSError as error:
+                if error.errno in NO_DESCRIPTORS:    # whoever knocks waits until a connection is closed
+                    self.control(listener.fileno(), EPOLL_CTL_DEL, 0)
+                    self.deferred.append(listener)
                 return 0
             sock.setblocking(False)
             if self.count >= self.maxclients:
@@ -532,6 +540,8 @@ class Sockets:
             self.connections[connection.fd] = None
             connection.sock.close()
             connection.fd = -1
+            while self.deferred:
+                self.control(self.deferred.pop().fileno(), EPOLL_CTL_ADD, EPOLLIN)
         else:
             self.attached.discard(connection)
             connection.transport.close()
@@ -606,11 +616,11 @@ class Sockets:
     def take_in(self, connection: Connection, p: cython.p_uchar, n: cython.Py_ssize_t, fresh: cython.Py_ssize_t) -> cython.int:
         """`fresh` bytes have come; p[:n] is all that is here and not yet run."""
         self.bytes_in += fresh
-        if connection.is_deaf:
+        if connection.is_deaf or connection.is_closing:
             return 0
         if connection.have == 0:
             connection.since = self.now
-        if connection.is_held or connection.is_closing or connection.is_throttled:
+        if connection.is_held or connection.is_throttled:
             connection.keep(p, 0, n)
             self.watch(connection)
             return 0
@@ -643,7 +653,11 @@ class Sockets:
         self.mark = 0
         error = self.parse(connection, p, n)
         self.end_run()
-        if error is not None:
+        if error is not None and (connection.session.blocked or connection.session.is_closing):
+            connection.is_held = True          # said in its turn, after the reply the session waits for
+            connection.scanned = connection.first = connection.need = connection.begun
+            connection.keep(p, connection.begun, n)
+        elif error is not None:
             self.out.write(b"-ERR Protocol error: " + error + b"\r\n")
             connection.is_deaf = True
             connection.linger_until = self.now + bounds.LINGER_MS
@@ -674,8 +688,9 @@ class Sockets:
     @cython.inline
     @cython.exceptval(check=False)
     def number(self, p: cython.p_uchar, i: cython.Py_ssize_t, n: cython.Py_ssize_t, v: cython.pointer(cython.Py_ssize_t)) -> cython.Py_ssize_t:
-        """Read an integer and the end of its line at i. The position after them, INCOMPLETE or MALFORMED."""
+        """Read an integer and the end of its line at i. The position after them, INCOMPLETE, MALFORMED or ENDLESS."""
         x: cython.Py_ssize_t = 0
+        line: cython.Py_ssize_t = i - 1
         start: cython.Py_ssize_t
         is_negative: cython.bint = i < n and p[i] == 45
         if is_negative:
@@ -683,19 +698,28 @@ class Sockets:
         start = i
         while i < n and 48 <= p[i] <= 57:
             if i - start >= 15:
-                return MALFORMED
+                return self.no_number(p, line, n)
             x = x * 10 + (p[i] - 48)
             i += 1
         if i >= n:
             return INCOMPLETE
         if i == start or p[i] != 13:
-            return MALFORMED
+            return self.no_number(p, line, n)
         if i + 1 >= n:
             return INCOMPLETE
         if p[i + 1] != 10:
             return MALFORMED
         v[0] = -x if is_negative else x
         return i + 2
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def no_number(self, p: cython.p_uchar, line: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """What stands at `line` is no number; which error that is shows when the line has ended, or grown too long."""
+        end = cython.cast(cython.p_uchar, memchr(p + line, 13, min(n - line, LINE_BYTES_MAX)))
+        if end == cython.NULL:
+            return ENDLESS if n - line >= LINE_BYTES_MAX else INCOMPLETE
+        return INCOMPLETE if end - p + 1 >= n else MALFORMED
 
     @cython.cfunc
     def parse(self, connection: Connection, p: cython.p_uchar, n: cython.Py_ssize_t):
@@ -706,12 +730,15 @@ class Sockets:
         k: cython.Py_ssize_t = connection.args_seen
         argc: cython.Py_ssize_t = connection.argc
         length: cython.Py_ssize_t = 0
+        total: cython.Py_ssize_t = connection.total
         checks: cython.int = 0
         at: cython.Py_ssize_t[4]
         size: cython.Py_ssize_t[4]
         ran: cython.bint
         connection.scanned = connection.args_seen = connection.argc = connection.first = connection.need = 0
+        connection.total = 0
         while start < n:
+            connection.begun = start
             if i == start:                                # a new command
                 if p[start] != 42:
                     i = self.run_line(connection, p, start, n)
@@ -727,7 +754,7 @@ class Sockets:
                 if i <= 0:
                     if i == MALFORMED:
                         return resp.BAD_COUNT
-                    if n - start >= LINE_BYTES_MAX:
+                    if i == ENDLESS:
                         return resp.BAD_COUNT_LINE
                     i = start
                     break
@@ -740,6 +767,7 @@ class Sockets:
                     continue
                 first = i
                 k = 0
+                total = 0
             while k < argc:
                 if i >= n:
                     break
@@ -749,7 +777,7 @@ class Sockets:
                 if at_bytes <= 0:
                     if at_bytes == MALFORMED:
                         return resp.BAD_LENGTH
-                    if n - i >= LINE_BYTES_MAX:
+                    if at_bytes == ENDLESS:
                         return resp.BAD_LENGTH_LINE
                     break
                 if length < 0:
@@ -759,8 +787,8 @@ class Sockets:
                         return resp.BAD_STRANGER_LENGTH
                     if length > self.bulk_bytes_max:
                         return resp.TOO_LONG_ARGUMENT
-                    if at_bytes - start + length > self.command_bytes_max:
-                        return resp.TOO_LONG_COMMAND
+                if total + length > self.command_bytes_max:
+                    return resp.TOO_LONG_COMMAND
                 if at_bytes + length + 2 > n:
                     connection.need = at_bytes + length + 2
                     break
@@ -768,11 +796,11 @@ class Sockets:
                     at[k] = at_bytes
                     size[k] = length
                 i = at_bytes + length + 2
+                total += length
                 k += 1
             if k < argc:
-                if i - start > self.command_bytes_max:
-                    return resp.TOO_LONG_COMMAND
                 connection.scanned = i
+                connection.total = total
                 connection.args_seen = k
                 connection.argc = argc
                 connection.first = first
@@ -837,6 +865,7 @@ class Sockets:
                       at: cython.pointer(cython.Py_ssize_t), size: cython.pointer(cython.Py_ssize_t)) -> cython.int:
         """A command of few words: by its direct handler if it has one. 0: it must wait."""
         k: cython.int
+        ran: cython.bint
         if size[0] != len(self.command) or memcmp(p + at[0], PyBytes_AS_STRING(self.command), size[0]) != 0:
             self.end_run()
             self.command = self.arg(p + at[0], size[0])
@@ -846,13 +875,15 @@ class Sockets:
             if handler is not None:
                 if self.mark == 0:
                     self.mark = self.nanoseconds()
-                self.direct_of.calls += 1
                 if argc == 2:
-                    return handler(connection.session, self.arg(p + at[1], size[1])) is True
-                if argc == 3:
-                    return handler(connection.session, self.arg(p + at[1], size[1]), self.arg(p + at[2], size[2])) is True
-                return handler(connection.session, self.arg(p + at[1], size[1]), self.arg(p + at[2], size[2]),
-                               self.arg(p + at[3], size[3])) is True
+                    ran = handler(connection.session, self.arg(p + at[1], size[1])) is True
+                elif argc == 3:
+                    ran = handler(connection.session, self.arg(p + at[1], size[1]), self.arg(p + at[2], size[2])) is True
+                else:
+                    ran = handler(connection.session, self.arg(p + at[1], size[1]), self.arg(p + at[2], size[2]),
+                                  self.arg(p + at[3], size[3])) is True
+                self.direct_of.calls += ran
+                return ran
         argv: list = []
         for k in range(argc):
             argv.append(self.arg(p + at[k], size[k]))

@@ -18,6 +18,7 @@ connection with a `write` and a `close` in place of a file descriptor.
 from __future__ import annotations
 
 import contextlib
+import errno
 import select
 import socket
 import time
@@ -48,6 +49,8 @@ from holdfast.wire.resp import BULK_BYTES_FLOOR, ProtocolError, Requests
 
 # Linux's numbers, so that the names exist where epoll does not and connections come in by attach() only.
 EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x4, 0x8, 0x10, 0x2000
+
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 MULTIPLEXING_API = "epoll"
 
@@ -108,6 +111,7 @@ class Sockets:
         self.links: dict[int, Link] = {}
         self.link_of: dict[Peer, Link] = {}
         self.listeners: dict[int, socket.socket] = {}
+        self.deferred: list[socket.socket] = []  # listeners that wait for a free descriptor
         self.dirty: list[Connection] = []
         self.unsent: list[Link] = []
         self.resumed: list[Connection] = []  # those that may go on, having read what they were owed
@@ -146,6 +150,9 @@ class Sockets:
         self.bulk_bytes_max = max(body_bytes, BULK_BYTES_FLOOR)
         self.command_bytes_max = command_bytes
         self.hard_bytes, self.soft_bytes, self.soft_ms = hard_bytes, soft_bytes, soft_ms
+        for connection in [*self.connections.values(), *self.attached]:
+            connection.requests.bulk_bytes_max = self.bulk_bytes_max
+            connection.requests.command_bytes_max = self.command_bytes_max
 
     def configure_links(self, send_bytes: int) -> None:
         self.link_bytes_max = send_bytes
@@ -232,6 +239,8 @@ class Sockets:
                         resumed.append(connection)
             for connection in resumed:
                 self.run(connection)
+                if connection.is_open:
+                    self.watch(connection)
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -246,8 +255,10 @@ class Sockets:
         for _ in range(ACCEPTS_PER_ROUND):
             try:
                 sock, address = listener.accept()
-            except OSError:  # none left, or gone again already, or no descriptor free: try next turn
-                return
+            except OSError as error:
+                if error.errno in NO_DESCRIPTORS:
+                    self.listen_later(listener)
+                return  # none left, or gone again already
             sock.setblocking(False)
             if len(self.connections) + len(self.attached) >= self.maxclients:
                 self.refuse(sock)
@@ -256,6 +267,18 @@ class Sockets:
             connection = self.admit(sock, None, address_text(sock, address))
             self.connections[connection.fd] = connection
             self.poll.register(connection.fd, connection.interest)
+
+    def listen_later(self, listener: socket.socket) -> None:
+        """No descriptor is free: whoever knocks waits until a connection is closed, and we do not spin."""
+        assert self.poll is not None
+        self.poll.unregister(listener.fileno())
+        self.deferred.append(listener)
+
+    def listen_again(self) -> None:
+        assert self.poll is not None
+        for listener in self.deferred:
+            self.poll.register(listener.fileno(), EPOLLIN)
+        self.deferred.clear()
 
     def refuse(self, sock: socket.socket) -> None:
         self.refused += 1
@@ -308,6 +331,8 @@ class Sockets:
             self.poll.unregister(connection.fd)
             del self.connections[connection.fd]
             connection.sock.close()
+            if self.deferred:
+                self.listen_again()
         else:
             assert connection.transport is not None
             self.attached.discard(connection)
@@ -366,7 +391,7 @@ class Sockets:
 
     def take_in(self, connection: Connection, data: bytes) -> None:
         self.bytes_in += len(data)
-        if connection.is_deaf:
+        if connection.is_deaf or connection.is_closing:
             return
         if not connection.requests.is_partial():
             connection.since = self.now
@@ -399,9 +424,12 @@ class Sockets:
                     break
                 connection.since = self.now
         except ProtocolError as error:
-            out.write(b"-ERR Protocol error: " + error.text + b"\r\n")
-            connection.is_deaf = True
-            connection.linger_until = self.now + LINGER_MS
+            if session.blocked or session.is_closing:
+                connection.is_held = True  # said in its turn, after the reply the session waits for
+            else:
+                out.write(b"-ERR Protocol error: " + error.text + b"\r\n")
+                connection.is_deaf = True
+                connection.linger_until = self.now + LINGER_MS
         data = self.node.take_output()
         if data:
             self.owe(connection, data)
@@ -413,7 +441,7 @@ class Sockets:
             handler = handlers[len(argv)]
             if handler is not None:
                 ran: bool = handler(session, *argv[1:])
-                self.direct_calls[argv[0]] += 1
+                self.direct_calls[argv[0]] += ran
                 self.direct_ns[argv[0]] += time.monotonic_ns() - began
                 return ran
         ran = self.node.execute(session, argv)

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import platform
+import resource
 import secrets
 import signal
 import socket
@@ -52,6 +53,9 @@ COLLECT_ALL_JOBS_MAX = 100_000
 
 COLLECT_ALL_S = 60
 
+DESCRIPTORS_SPARE = 32
+"""File descriptors for everything but clients."""
+
 
 class Server:
     """Runs one node. `ready` is set when clients can connect, `done` when it should stop."""
@@ -81,6 +85,7 @@ class Server:
         self.is_port_given = self.port != 0
         self.saved_nodes = ""
         self.joins = [self.read_join(text) for text in self.config.text("join").split()]
+        self.make_room_for_clients()
         self.apply_settings()
 
     # -- running -------------------------------------------------------------------------------------------
@@ -115,7 +120,12 @@ class Server:
 
     def step(self) -> None:
         """One turn of the clients, and the alarm for the next thing that is due without them."""
-        wake = self.sockets.step()
+        if self.node.watch.latency_ms > 0:
+            began = time.perf_counter_ns()
+            wake = self.sockets.step()
+            self.node.watch.event(b"loop", (time.perf_counter_ns() - began) // 1000, clock.wall_ms())
+        else:
+            wake = self.sockets.step()
         if wake != self.alarm_ms:
             self.set_alarm(wake)
         if self.node.faults:
@@ -163,6 +173,8 @@ class Server:
         changed = []
         for setting in SETTINGS:
             value = fresh.config.text(setting.name)
+            if setting.name == "port" and value == "0":
+                continue  # the system's choice stands
             if value != self.config.text(setting.name) and setting.name not in self.config.changed:
                 if setting.live:
                     self.config.set(setting.name, value)
@@ -175,6 +187,22 @@ class Server:
         self.apply_settings()
         log.info("settings reloaded: %s", ", ".join(changed) or "nothing has changed")
 
+    def make_room_for_clients(self) -> None:
+        """Each client takes a file descriptor: ask the system for as many, or be content with fewer clients."""
+        wanted = self.config.number("maxclients") + DESCRIPTORS_SPARE
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            return
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        have = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if have < wanted:
+            fewer = max(1, have - DESCRIPTORS_SPARE)
+            log.warning("the system allows %d open files: maxclients is %d in place of %s",
+                        have, fewer, self.config.text("maxclients"))
+            self.config.set("maxclients", str(fewer))
+
     # -- listening -----------------------------------------------------------------------------------------
 
     def listen(self) -> None:
@@ -185,11 +213,18 @@ class Server:
             sock = bind(address, self.port, backlog)
             self.port = sock.getsockname()[1]
             self.sockets.listen(sock)
-        self.config.set("port", str(self.port))
+        self.config.set("port", str(self.port))  # what it came to, where the system chose
         path = self.config.text("unixsocket")
+        if not addresses and not path:
+            raise SettingsError("nowhere to listen: bind is empty and there is no unixsocket")
         if path:
             self.unix_path = Path(path)
             self.sockets.listen(bind_unix(self.unix_path, self.config.text("unixsocketperm"), backlog))
+
+    def where(self) -> str:
+        """The first address clients can connect to."""
+        addresses = self.config.text("bind").split()
+        return f"{addresses[0]}:{self.port}" if addresses else f"the Unix socket {self.config.text('unixsocket')}"
 
     def protect(self, addresses: list[str]) -> None:
         """A node that asks for no password is not for strangers."""
@@ -333,6 +368,8 @@ class Server:
             self.stop("DEBUG RESTART")
         elif request.kind == effects.SLEEP and session is not None:
             time.sleep(int(request.argument) / 1000)
+            words = [b"DEBUG", b"SLEEP", request.argument]
+            self.node.watch.took(int(request.argument) * 1000, words, clock.wall_ms())
             self.node.answer(session, b"+OK\r\n")
         elif request.kind == effects.CRASH:
             log.critical("crashing, as DEBUG %s asks", request.argument.decode())

@@ -12,6 +12,7 @@ can show it.
 """
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -193,9 +194,8 @@ def read_said(path: Path) -> dict[str, object]:
 
 
 def quoted(value: str) -> str:
-    """A TOML string."""
-    escaped = value.encode("unicode_escape").decode("ascii").replace("\\x", "\\u00").replace('"', '\\"')
-    return f'"{escaped}"'
+    """A TOML string: JSON's rules, and the one character that TOML wants escaped and JSON does not."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def write_whole(path: Path, text: str) -> None:

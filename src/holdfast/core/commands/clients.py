@@ -194,7 +194,8 @@ def set_replies(node: Node, session: Session, word: bytes) -> None:
     elif word == b"off":
         session.replies = REPLY_OFF
     elif word == b"skip":
-        session.replies = REPLY_SKIP_NEXT
+        if session.replies != REPLY_OFF:
+            session.replies = REPLY_SKIP_NEXT
     else:
         raise BadRequest(errors.SYNTAX)
     session.settle()

@@ -143,8 +143,8 @@ def config_set(node: Node, name: bytes, value: bytes) -> None:
     if setting is None or not setting.live:
         raise BadRequest(b"ERR Unsupported CONFIG parameter: %b" % errors.printable(name))
     try:
-        node.config.set(key, value.decode("utf-8", "surrogateescape"))
-    except BadSetting:
+        node.config.set(key, value.decode("utf-8"))
+    except (BadSetting, UnicodeDecodeError):
         raise BadRequest(
             b"ERR Invalid argument '%b' for CONFIG SET '%b'" % (errors.printable(value), key.encode())
         ) from None

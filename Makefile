@@ -1,0 +1,128 @@
+# Everything that is done with this repository, by a person or by CI. `make` alone lists it.
+#
+# One environment, .venv, holds both forms of Holdfast: compiled files lie beside their sources, and
+# HOLDFAST_PURE=1 passes them over. So testing the pure form needs no second installation.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+export PYTHON ?= python3.11
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest -p tools.no_skips
+
+# What is compiled; a change here means compiling again, and nothing else.
+COMPILED := $(shell find src/holdfast/core src/holdfast/wire -name '*.py') $(wildcard src/holdfast/shell/native.p*)
+
+# Tests by what they cost. Folders that do not exist yet are left out.
+UNIT := $(wildcard tests/unit tests/wire tests/docs tests/test_tidy.py)
+# The same without the snippets of the documentation, which start nodes, and with the transcripts.
+CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
+SIM := $(wildcard tests/sim)
+PROC := $(wildcard tests/proc)
+# Not again in the pure form: real processes and the benchmark, which know no other.
+PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
+
+# Seeded runs against the model: in `make sim`, and in the second, pure pass of `make test`.
+MODEL_RUNS = 1000
+MODEL_RUNS_PURE = 50
+# How long `make fuzz` goes on.
+SECONDS = 600
+
+.PHONY: help
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.ready ## Make .venv: packages, and Holdfast compiled. Done once, and again when something changed
+	@true
+
+.venv/.ready: pyproject.toml constraints.txt setup.py tools/setup.sh $(COMPILED)
+	@tools/setup.sh
+
+.PHONY: run
+run: setup ## Start a node on port 7711 and see it work. Ctrl-C stops it
+	@exec $(PY) tools/run.py
+
+# -- tests ------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: lint types test-compiled test-pure ## Everything, in both forms: lint, types, all tests
+
+.PHONY: test-compiled
+test-compiled: setup servers ## All tests, compiled
+	@echo "== tests, compiled"
+	@HOLDFAST_PURE= $(PYTEST) tests
+
+.PHONY: test-pure
+test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
+	@echo "== tests, pure Python"
+	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) $(PYTEST) $(PURE)
+
+.PHONY: check
+check: lint types ## Before each commit, under a minute: lint, types, unit tests, transcripts
+	@$(PYTEST) -x $(CHECK)
+
+.PHONY: lint
+lint: setup ## ruff
+	@$(PY) -m ruff check .
+
+.PHONY: types
+types: setup ## mypy --strict
+	@$(PY) -m mypy
+
+.PHONY: unit
+unit: setup ## Unit tests, golden bytes, documentation, tidiness
+	@$(PYTEST) $(UNIT)
+
+.PHONY: sim
+sim: setup ## Seeded runs of random commands against a model: MODEL_RUNS=1000
+	@MODEL_RUNS=$(MODEL_RUNS) $(PYTEST) -s $(SIM)
+
+.PHONY: proc
+proc: setup servers ## Real processes: signals, settings, limits, other people's clients
+	@$(PYTEST) $(PROC)
+
+.PHONY: fuzz
+fuzz: setup ## Bad input for a long time: SECONDS=600
+	@mkdir -p build
+	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
+
+.PHONY: servers
+servers: ## redis-server and redis-cli: says what is missing; installs it on CI
+	@tools/servers.sh
+
+# -- figures ----------------------------------------------------------------------------------------------
+
+.PHONY: bench-core
+bench-core: setup servers ## A node beside redis-server: CPU per command, memory per job, longest pause
+	@code=0; $(PY) -m bench.core || code=$$?; $(PY) -m tools.figures; exit $$code
+
+.PHONY: show-node
+show-node: setup servers ## Every promise of this release, run and judged in one table
+	@$(PY) -m bench.show node
+
+# -- what is written by programs --------------------------------------------------------------------------
+
+.PHONY: docs
+docs: setup ## Write docs/reference from the tables in the code, and the figures in README.md
+	@$(PY) -m tools.reference
+	@$(PY) -m tools.figures
+
+.PHONY: rewrite-scripts
+rewrite-scripts: setup ## Write the expected traces of the transcripts anew; read the diff before you commit
+	@$(PY) -m tests.conformance.rewrite
+
+.PHONY: dist
+dist: setup ## Wheel and source archive, in dist/
+	@rm -rf dist && mkdir -p build
+	@HOLDFAST_COMPILE=1 $(PY) -m build --no-isolation --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	@ls dist
+
+.PHONY: clean
+clean: ## Remove what was built; keeps .venv and ./data
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .venv/.ready src/*.egg-info
+	@find src -name '*.so' -delete
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
