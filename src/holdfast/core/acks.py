@@ -51,6 +51,9 @@ RETRY_MS_MAX: Final = 180_000
 TAKE_OVER_MS: Final = 5000
 """A holder that was told of an ending collects by itself if it hears nothing for this long."""
 
+SLACK_MS: Final = 30_000
+"""How much longer an ending is remembered than the job would have lived: the longest a frame is on its way."""
+
 TOMB_MS: Final = 120_000
 """A tombstone of a job that all holders have confirmed: longer than any frame can be on its way."""
 
@@ -81,6 +84,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0
+    job.expire += SLACK_MS  # a copy that was on its way when the job ended lives that much longer
     node.free_body(job)
     node.record_ending(job, why)
     node.endings[job] = None
@@ -91,7 +95,10 @@ def collect_or_tell(node: Node, job: Job) -> None:
     assert isinstance(task, Ending)
     if job.flags & ACK_ONLY:
         missing = node.everybody() & ~task.confirmed
-        if missing == 0 and not node.is_young():
+        if missing == 0:
+            if node.is_young():
+                node.wake_at(job, node.now + RETRY_MS)  # somebody we have not met may still come
+                return
             node.count("ack-only-dropped")
             forget(node, job)
             return

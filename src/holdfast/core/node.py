@@ -90,7 +90,7 @@ from holdfast.core.watch import Watch, without_secrets
 NO_NAME: Final = b"no queue"
 """The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
 
-YOUNG_MS: Final = 60_000
+YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
 
 FAULTS_MAX: Final = 16

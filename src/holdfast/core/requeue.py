@@ -2,8 +2,9 @@
 
 Each copy has somebody responsible for it: the node that last said it has the job queued or leased. The
 others wait. When a copy's time comes (a lease that ended here, or a responsible node that has been silent
-for a whole retry time) its holder asks all others (WILLQUEUE) and waits until all that can be heard have answered; the first in the job's own
-order of nodes then waits least, so that two do not queue it in the same moment. Any answer but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
+for a whole retry time) its holder asks all others (WILLQUEUE) and waits until all that can be heard have answered. A holder that comes first
+in the job's own order of nodes takes it upon itself, so that two do not queue it at the same time, however
+long messages take. Any answer but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
 others (QUEUED), and if two did, all but the first in the order take it out again.
 
 Silence is not permission: while the responsible node cannot be heard, its last lease may still run, and the
@@ -204,6 +205,11 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
     elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
+    elif order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN:
+        # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
+        write_state(node, peer, jid, IS_HELD, i64(job.retry) * 1000, job.holders)
+        if not job.flags & ASKING and not job.flags & MOVING:
+            due(node, job)
     else:
         write_state(node, peer, jid, IS_IDLE, 0, job.holders)
 
