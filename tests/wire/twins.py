@@ -80,6 +80,8 @@ class Node:
         self.out = BytesWriter()
         self.wakeups: list[tuple[Session, bytes]] = []
         self.requests: list[object] = []
+        self.peers: list[object] = [None]  # this node and no other: it is never asked for frames
+        self.frames: list[tuple[object, bytes]] = []
         self.is_trusting = True
         self.is_silent = False  # no replies at all, as after CLIENT REPLY OFF
         self.ran: list[tuple[Session, list[bytes]]] = []
@@ -132,6 +134,12 @@ class Node:
 
     def tick(self) -> None:
         pass
+
+    def frame(self, peer: object, data: bytes) -> bool:
+        raise AssertionError("a frame, and there is no peer")
+
+    def flush(self) -> None:
+        raise AssertionError("asked for frames, and there is no peer")
 
     def next_wake(self) -> int:
         return NEVER

@@ -24,7 +24,7 @@ from mypy_extensions import i64
 
 from holdfast.core import links
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, Job, Task
-from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -72,6 +72,11 @@ class Ending(Task):
 
 def end(node: Node, job: Job, why: i64) -> None:
     """The job has ended here: now everybody must know."""
+    if why == ABORTED and node.broken("h14-abort-forgets-holders"):
+        job.holders = MY_BIT
+    if why == ABORTED and node.broken("abort-not-collected"):
+        fast(node, job)
+        return
     mark(node, job, why)
     collect_or_tell(node, job)
 
@@ -103,8 +108,8 @@ def collect_or_tell(node: Node, job: Job) -> None:
             forget(node, job)
             return
     else:
-        missing = job.holders & ~task.confirmed & ~node.forgotten()
-        if missing == 0 and job.flying == 0:
+        missing = unconfirmed(node, job, task)
+        if missing == 0 and (job.flying == 0 or node.broken("h12-no-gotack-barrier")):
             collect(node, job, task)
             return
     jid = node.id_text(job)
@@ -115,6 +120,13 @@ def collect_or_tell(node: Node, job: Job) -> None:
     wait: i64 = min(RETRY_MS_MAX, RETRY_MS << min(8, task.tries))
     task.tries += 1
     node.wake_at(job, node.now + wait + node.jitter())
+
+
+def unconfirmed(node: Node, job: Job, task: Ending) -> i64:
+    """Holders that must still hear of the ending."""
+    if node.broken("h1-sizes-not-sets") and count_bits(task.confirmed) >= count_bits(job.holders):
+        return 0
+    return job.holders & ~task.confirmed & ~node.forgotten()
 
 
 def collect(node: Node, job: Job, task: Ending) -> None:
@@ -128,7 +140,9 @@ def collect(node: Node, job: Job, task: Ending) -> None:
             peer.out.write(jid)
             bus.write_i8(peer.out, COLLECTED)
             bus.write_i64(peer.out, job.holders)
-    if job.holders & ~task.confirmed:
+    if node.broken("h6-no-tombstone-at-collection"):
+        pass
+    elif job.holders & ~task.confirmed:
         node.bury(jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
     elif job.holders & ~MY_BIT:
         node.bury(jid, task.why, job.holders, node.now + TOMB_MS)
@@ -190,12 +204,16 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
         if is_ack_only:
             write_gotack(node, peer, jid, NO_IDEA, 0)
             return
-        node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
+        if not node.broken("h4-no-tombstone-for-unknown"):
+            node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
         write_gotack(node, peer, jid, NO_IDEA, 0)
+        return
+    if node.broken("h5-abort-erases-ack") and why == ABORTED and job.state == ACKED:
+        forget(node, job)
         return
     if job.flags & ACK_ONLY:
         if is_ack_only:
-            write_gotack(node, peer, jid, ONLY_ACK, 0)
+            write_gotack(node, peer, jid, HOLDS if node.broken("h13-ack-only-vouches") else ONLY_ACK, 0)
         else:
             # A holder has it: our entry has done its work.
             write_gotack(node, peer, jid, NO_IDEA, 0)
@@ -214,10 +232,13 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     task = job.task
     if isinstance(task, Ending) and not is_ack_only:
         task.confirmed |= peer.bit
-    write_gotack(node, peer, jid, NOT_YET if job.flying > 0 else HOLDS, job.holders)
+    is_flying = job.flying > 0 and not node.broken("h12-no-gotack-barrier")
+    write_gotack(node, peer, jid, NOT_YET if is_flying else HOLDS, job.holders)
 
 
 def write_gotack(node: Node, peer: Peer, jid: bytes, kind: i64, holders: i64) -> None:
+    if node.broken("h8-gotack-without-set"):
+        holders = 0
     links.explain(node, peer, holders)
     peer.out.append(bus.GOTACK)
     peer.out.write(jid)
@@ -244,7 +265,7 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if kind == HOLDS or kind == NOT_YET:
         node.learn_holders(job, holders | peer.bit)
-        doubted = task.unknown & holders
+        doubted = 0 if node.broken("h12-unknown-counts-for-good") else task.unknown & holders
         task.confirmed &= ~doubted  # named as a holder after it said it knows nothing: ask it again
         task.unknown &= ~doubted
         if kind == HOLDS:
@@ -263,8 +284,7 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
 def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
     """Collect, or ask at once those whom the last answer named."""
     task.asked &= ~peer.bit
-    missing = node.everybody() if job.flags & ACK_ONLY else job.holders & ~node.forgotten()
-    missing &= ~task.confirmed
+    missing = node.everybody() & ~task.confirmed if job.flags & ACK_ONLY else unconfirmed(node, job, task)
     if missing == 0 or missing & ~task.asked & node.linked():
         collect_or_tell(node, job)
 
@@ -277,7 +297,8 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     job = node.find(jid)
     if job is not None and why == FAST and job.state == ACKED:
         return
-    node.bury(jid, DONE, holders | peer.bit, node.now + TOMB_MS)
+    if not node.broken("h6-no-tombstone-at-collection"):
+        node.bury(jid, DONE, holders | peer.bit, node.now + TOMB_MS)
     if job is not None:
         if node.abandon_adding(job):
             return

@@ -96,7 +96,7 @@ def give(node: Node, queue: Queue) -> None:
         if job is None:
             queue.interest[index] = credit
             return
-        if job.hops >= HOPS_MAX:
+        if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
             queue.push(job)
             queue.jobs_in -= 1
             queue.interest[index] = credit
@@ -112,7 +112,8 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     job.state = ACTIVE
     job.flags |= MOVING
     job.responsible = int(peer.index)
-    job.holders |= peer.bit
+    if not node.broken("h1-taker-not-recorded"):
+        job.holders |= peer.bit
     job.queue.jobs_out += 1
     peer.moves[int(node.moves)] = job
     node.record_gave(job, peer, node.moves)
@@ -147,6 +148,12 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job is not None:
         node.learn_holders(job, copy.holders | peer.bit)
+        if job.state == ACKED and node.broken("h2-give-unacks"):
+            node.endings.pop(job, None)
+            job.task = None
+            job.state = ACTIVE
+            job.body = copy.body
+            node.account(len(copy.body))
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
@@ -166,13 +173,15 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         if job is None:
             answer(peer, bus.TAKEN, move_number, copy.jid)  # its life is over, here as there
             return
-        if copy.retry > 0:
+        if copy.retry > 0 and not node.broken("h1-taker-not-recorded"):
             job.holders |= peer.bit
-        else:
+        elif copy.retry == 0:
             job.holders = MY_BIT
-        node.record_job(job)
+        if not node.broken("h10-import-not-logged"):
+            node.record_job(job)
     node.record_took(job, peer, move_number)
-    node.taken[key] = job.expire
+    if not node.broken("took-not-recorded"):
+        node.taken[key] = int(job.expire)
     answer(peer, bus.TAKEN, move_number, copy.jid)
     node.count("imported")
     queue = job.queue
@@ -181,7 +190,10 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     job.responsible = ME
     job.hops = int(min(255, copy.hops + 1))
     for each in node.peers:
-        if each.bit & job.holders & ~MY_BIT and each is not peer and each.is_linked:
+        if (
+            each.bit & job.holders & ~MY_BIT and each is not peer and each.is_linked
+            and not node.broken("taker-unannounced")
+        ):
             write_queued(each, job)
     if job.state != QUEUED:
         node.enqueue(job)
@@ -241,6 +253,17 @@ def link_up(node: Node, peer: Peer) -> None:
         if not node.is_here(job):
             del peer.moves[number]
             continue
+        if node.broken("give-back-on-silence"):
+            del peer.moves[number]
+            job.flags &= ~MOVING
+            node.enqueue(job)
+            continue
+        if node.broken("h7-gives-repeated"):
+            peer.out.append(bus.YOURJOB)
+            bus.write_i64(peer.out, number + 1_000_000_000)
+            links.explain(node, peer, peer.bit)
+            write_copy(node, peer.out, job, peer.bit, 0)
+            continue
         peer.out.append(bus.MOVED)
         bus.write_i64(peer.out, number)
         peer.out.write(node.id_text(job))
@@ -251,6 +274,8 @@ def link_up(node: Node, peer: Peer) -> None:
 
 def link_down(node: Node, peer: Peer) -> None:
     """Interest is of one epoch."""
+    if node.broken("interest-outlives-link"):
+        return
     for queue in list(node.interested):
         queue.interest.pop(int(peer.index), None)
         if not queue.interest:

@@ -33,7 +33,7 @@ MOVES_PER_BEAT: Final = 5_000
 
 
 def beat(node: Node) -> None:
-    if len(node.peers) == 1 or node.level > 0:
+    if len(node.peers) == 1 or node.level > 0 or node.broken("no-healing"):
         return
     if node.is_leaving:
         drain(node)
@@ -100,12 +100,14 @@ def living(node: Node, job: Job) -> i64:
 def is_living(node: Node, peer: Peer) -> bool:
     if not peer.is_member or peer.is_leaving(node.now):
         return False
+    if node.broken("heal-at-once"):
+        return peer.is_linked
     return peer.is_linked or node.now - max(peer.heard, peer.away_since) < node.heal_after
 
 
 def is_somebody_else_first(node: Node, job: Job) -> bool:
     """One healer per job: the first holder in its order that can be heard and is not leaving itself."""
-    if node.is_leaving:
+    if node.is_leaving or node.broken("everybody-heals"):
         return False
     mine = order_key(job, node.node_id)
     for peer in node.peers:
@@ -134,6 +136,8 @@ def drain(node: Node) -> None:
 
 def is_safe_to_stop(node: Node) -> bool:
     """Everything this node holds is held by enough others, and nothing is in doubt."""
+    if node.broken("safe-too-soon"):
+        return True
     if node.endings or node.filling:
         return False
     for peer in node.peers:

@@ -51,7 +51,7 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
             return None
     if node.now < peer.forgotten_until:
         return None
-    if peer.facts.incarnation not in (0, facts.incarnation):
+    if peer.facts.incarnation not in (0, facts.incarnation) and not node.broken("incarnation-ignored"):
         lost_everything(node, peer)
     is_known = peer.is_member and is_same(peer.facts, facts)
     peer.facts = facts

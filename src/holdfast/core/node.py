@@ -839,6 +839,8 @@ class Node:
 
     def bury(self, jid: bytes, why: i64, holders: i64, until: i64) -> None:
         """An id that must not come back."""
+        if self.broken("tombstone-too-short"):
+            until = min(until, self.now + acks.TOMB_MS)
         known = self.tombs.get(jid)
         if known is not None:
             holders |= known.holders
@@ -935,7 +937,9 @@ class Node:
         if job.state != ACTIVE:
             return
         job.flags &= ~MOVING
-        if job.retry == 0:
+        if job.retry == 0 and self.broken("in-doubt-requeued"):
+            self.enqueue(job)
+        elif job.retry == 0:
             job.flags |= IN_DOUBT | HANDED_OUT
             job.qtime = 0
             self.count("in-doubt")
@@ -989,7 +993,8 @@ class Node:
         return n
 
     def woke_up(self) -> None:
-        requeue.woke_up(self)
+        if not self.broken("sleeper-hands-out"):
+            requeue.woke_up(self)
 
     def random_below(self, n: int) -> int:
         return (self.random.next() & 0x7FFFFFFF) % n
@@ -1000,6 +1005,10 @@ class Node:
 
     def count(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1
+
+    def broken(self, rule: str) -> bool:
+        """Whether a rule is to be broken on purpose; only ever in simulations (testing/sim/mutants.py)."""
+        return rule in self.mutants
 
     def set_mutants(self, mutants: frozenset[str]) -> None:
         """Rules to break on purpose, for tests of the tests."""
@@ -1020,7 +1029,7 @@ class Node:
             records.counts(self, job)
 
     def record_ending(self, job: Job, why: i64) -> None:
-        if self.is_recording:
+        if self.is_recording and not self.broken("h3-acks-not-durable"):
             records.ending(self, job, why)
 
     def record_gone(self, job: Job) -> None:
@@ -1028,14 +1037,15 @@ class Node:
             records.gone(self, job)
 
     def record_tomb(self, jid: bytes, tomb: Tomb) -> None:
-        if self.is_recording:
+        if self.is_recording and not self.broken("tombstone-not-journaled"):
             records.tomb(self, jid, tomb)
 
     def record_handout(self, job: Job) -> None:
-        records.handout(self, job)
+        if job.retry == 0 or not self.broken("restart-forgets-leases"):
+            records.handout(self, job)
 
     def record_gave(self, job: Job, peer: Peer, number: i64) -> None:
-        if self.is_recording:
+        if self.is_recording and not self.broken("move-not-recorded"):
             records.gave(self, job, peer, number)
 
     def record_back(self, job: Job) -> None:
@@ -1043,7 +1053,7 @@ class Node:
             records.back(self, job)
 
     def record_took(self, job: Job, peer: Peer, number: i64) -> None:
-        if self.is_recording:
+        if self.is_recording and not self.broken("took-not-recorded") and not self.broken("h10-import-not-logged"):
             records.took(self, job, peer, number)
 
     def record_refused(self, peer: Peer, number: i64) -> None:

@@ -129,7 +129,7 @@ def handout(node: Node, job: Job) -> None:
     out = begin(node, HANDOUT)
     write_job_id(out, job)
     node.records.append(out.getvalue())
-    if job.retry == 0:
+    if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
 
 
@@ -308,12 +308,14 @@ class Loading:
                 continue
             elif job.flags & (HANDED_OUT | MOVING) and job.retry == 0:
                 job.qtime = 0
+                if node.broken("once-requeued-at-start"):
+                    node.enqueue(job)
             elif job.responsible == ME and job.flags & HANDED_OUT:
                 node.wake_at(job, job.qtime)
             elif job.responsible == ME:
                 if job.qtime > node.now:
                     node.wake_at(job, job.qtime)
-                elif job.holders & ~MY_BIT:
+                elif job.holders & ~MY_BIT and not node.broken("missed-acks-not-read"):
                     # Others may have queued it, or know how it ended: ask, when there are links to ask over.
                     job.flags |= QUEUED_BEFORE
                     node.wake_at(job, node.now + ASK_AFTER_LOAD_MS)

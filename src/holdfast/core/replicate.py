@@ -253,6 +253,8 @@ def hand_over(node: Node, job: Job) -> None:
 
 def fill(node: Node) -> None:
     """Once a second: accepted jobs that do not have all their copies yet."""
+    if node.broken("had-not-wanted"):
+        return
     for job in list(node.filling):
         task = job.task
         if not isinstance(task, Adding) or job.state == ACKED or not node.is_here(job):

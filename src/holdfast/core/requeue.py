@@ -114,7 +114,7 @@ def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
     if job.responsible == ME:
         return True
     peer = node.peers[job.responsible]
-    if peer.is_linked or "silence-is-permission" in node.mutants:
+    if peer.is_linked or node.broken("silence-is-permission"):
         return True
     earliest = peer.heard + retry_ms
     if node.now >= earliest:
@@ -125,7 +125,7 @@ def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
 
 def rank(node: Node, job: Job) -> i64:
     """How many of the holders that can be heard come before this node in the job's order."""
-    if job.responsible == ME:
+    if job.responsible == ME or node.broken("no-holder-order"):
         return 0
     mine = order_key(job, node.node_id)
     before: i64 = 0
@@ -194,9 +194,12 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         else:
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
         return
-    node.learn_holders(job, peer.bit)
+    if job.state != ACKED or not node.broken("h9-deaf-while-acked"):
+        node.learn_holders(job, peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
+    elif job.state != QUEUED and node.broken("willqueue-unanswered"):
+        write_state(node, peer, jid, IS_IDLE, 0, job.holders)
     elif job.state == QUEUED:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif job.state == WAIT_REPL:
@@ -205,7 +208,10 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
     elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
-    elif order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN:
+    elif (
+        order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
+        and not node.broken("no-holder-order")
+    ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
         write_state(node, peer, jid, IS_HELD, i64(job.retry) * 1000, job.holders)
         if not job.flags & ASKING and not job.flags & MOVING:
@@ -330,6 +336,8 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
 
 def link_up(node: Node, peer: Peer) -> None:
     """Tell a peer that is back what was queued again while it was away."""
+    if node.broken("no-reannounce"):
+        return
     for job in list(node.requeued):
         if job.state == QUEUED or is_leased(node, job):
             if job.holders & peer.bit:

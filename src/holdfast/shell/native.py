@@ -1251,6 +1251,8 @@ class Sockets:
         """About once a second: close those who have kept us waiting too long."""
         now: cython.longlong
         self.look_at_clock()
+        while self.deferred:    # a descriptor may be free that was no client's: a link's, or a handshake's
+            self.control(self.deferred.pop().fileno(), EPOLL_CTL_ADD, EPOLLIN)
         now = self.now
         for each in self.everybody():
             connection: Connection = cython.cast(Connection, each)

@@ -670,6 +670,8 @@ class Sockets:
     def sweep(self) -> None:
         """About once a second: close those who have kept us waiting too long."""
         self.look_at_clock()
+        if self.deferred:
+            self.listen_again()  # a descriptor may be free that was no client's: a link's, or a handshake's
         now = self.now
         for connection in [*self.connections.values(), *self.attached]:
             session = connection.session
