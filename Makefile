@@ -14,7 +14,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -p tools.no_skips
 
 # What is compiled; a change here means compiling again, and nothing else.
-COMPILED := $(shell find src/holdfast/core src/holdfast/wire -name '*.py') $(wildcard src/holdfast/shell/native.p*)
+COMPILED := $(shell find src/holdfast/core src/holdfast/wire -name '*.py') $(wildcard src/holdfast/shell/native*.p*)
 
 # Tests by what they cost. Folders that do not exist yet are left out.
 UNIT := $(wildcard tests/unit tests/wire tests/docs tests/test_tidy.py)

@@ -1,7 +1,7 @@
 """Compiles the machine at install, and installs all the same where that is impossible.
 
-mypyc turns core/ and wire/ (plain typed Python) into C; Cython does the same for the one module that
-talks to sockets. The .py files are installed beside the compiled ones, so HOLDFAST_PURE=1 at run time
+mypyc turns core/ and wire/ (plain typed Python) into C; Cython does the same for the two modules that
+talk to sockets. The .py files are installed beside the compiled ones, so HOLDFAST_PURE=1 at run time
 uses them, and HOLDFAST_PURE=1 at install time compiles nothing.
 """
 from __future__ import annotations
@@ -19,7 +19,7 @@ SRC = Path("src")
 COMPILED = ["core", "wire"]
 # Interpreted on purpose: tables read at start, where compiling would gain nothing.
 INTERPRETED = {"core/__init__.py", "core/commands/__init__.py", "wire/__init__.py"}
-NATIVE = "holdfast.shell.native"
+NATIVE = ["native", "native_links"]
 
 
 def note(text: str) -> None:
@@ -45,9 +45,13 @@ def extensions() -> list[Any]:
             if path.relative_to(package).as_posix() not in INTERPRETED
         )
         optimise = os.environ.get("HOLDFAST_OPT", "3")
+        flags = [f"-O{optimise}"]
         machine = mypycify(files, opt_level=optimise, debug_level="0")
         sockets = cythonize(
-            [Extension(NATIVE, [str(SRC / "holdfast/shell/native.py")], extra_compile_args=[f"-O{optimise}"])],
+            [
+                Extension(f"holdfast.shell.{name}", [str(package / f"shell/{name}.py")], extra_compile_args=flags)
+                for name in NATIVE
+            ],
             build_dir="build/cython",
             compiler_directives={"language_level": "3"},
         )

@@ -491,7 +491,7 @@ def test_random_strangers(lone: Process) -> None:
 def test_bad_frames_from_one_who_knows_the_secret(nodes: Nodes) -> None:
     """A broken peer: link, bad frame, closed, and again. A good peer and a client notice nothing.
 
-    A fifth of BAD_FRAMES: each costs a handshake. All of them are in tests/wire/test_frames.py."""
+    A fifth of BAD_FRAMES: each costs a handshake. All of them are in tests/wire/test_bad_frames.py."""
     rng = random.Random(4)
     node = nodes("--set", f"cluster-secret={SECRET}")
     friend = nodes("--set", f"cluster-secret={SECRET}", "--join", node.place())

@@ -1,12 +1,11 @@
 """Links as the sockets see them: frames in, frames out, and every way in which a link can end.
 
-Each test runs with the compiled sockets and with their plain twin. The node is a stub that takes notes, but for
-the last tests, which throw bad frames at a real one. The other side of a link is one end of a socket pair.
+Each test runs with the compiled sockets and with their plain twin. The node is a stub that takes notes; the other
+side of a link is one end of a socket pair. What a real node makes of bad frames is in test_bad_frames.py.
 """
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import socket
 import struct
@@ -16,30 +15,16 @@ from typing import Any
 
 import pytest
 from librt.strings import BytesWriter
+from twins import SOCKETS, native
 
-from holdfast import form
-from holdfast.core.config import Config
-from holdfast.core.direct import Direct
-from holdfast.core.node import Node
 from holdfast.core.peers import PeerFacts
 from holdfast.shell import plain
 from holdfast.shell.bounds import LINK_CHUNK_BYTES, LINK_CHUNKS_PER_SEND, LINK_READ_BYTES
 from holdfast.wire import bus
 
-native: Any = None
-if not form.PURE:
-    with contextlib.suppress(ImportError):
-        from holdfast.shell import native as compiled
-
-        if not str(compiled.__file__).endswith(".py"):
-            native = compiled
-
-KINDS = ["plain", *(["native"] if native else [])]
 NEVER = 1 << 62
 MIB = 1024 * 1024
-BAD_FRAMES = int(os.environ.get("BAD_FRAMES", "5000"))
 FULL_LENGTH = bus.FRAME_BYTES_MAX
-EXPLAINED = 16 + 2 * 42  # where the messages of a made frame begin, behind the header and two NODE messages
 
 
 def framed(data: bytes) -> bytes:
@@ -153,7 +138,7 @@ class Bench:
         self.node = StubNode()
         self.sockets: Any = (plain if kind == "plain" else native).Sockets(self.node, {}, 0)
         self.lost: list[tuple[StubPeer, str]] = []
-        self.sockets.on_lost = lambda peer, why: self.lost.append((peer, why))
+        self.sockets.links.on_lost = lambda peer, why: self.lost.append((peer, why))
         self.sockets.on_requests = lambda: None
         self.ends: list[socket.socket] = []
 
@@ -220,7 +205,7 @@ def is_closed(end: socket.socket) -> bool:
     return True
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SOCKETS)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made = Bench(request.param)
     yield made
@@ -328,7 +313,7 @@ def test_a_slow_reader_gets_everything_in_order(bench: Bench, seed: int) -> None
 def test_who_reads_too_slowly_loses_the_link_not_a_frame(bench: Bench) -> None:
     end, peer = bench.link()
     other_end, other = bench.link(b"2" * 40)
-    bench.sockets.configure_links(10 * MIB)
+    bench.sockets.links.configure(10 * MIB)
     frame = bytes(MIB)
     count = 0
     while not bench.lost:
@@ -439,8 +424,8 @@ def test_a_node_that_is_not_wanted_is_closed(bench: Bench) -> None:
 
 def test_dropping_a_link_happens_once(bench: Bench) -> None:
     end, peer = bench.link()
-    bench.sockets.drop(peer, "enough")
-    bench.sockets.drop(peer, "enough")
+    bench.sockets.links.drop(peer, "enough")
+    bench.sockets.links.drop(peer, "enough")
     assert is_closed(end) and bench.lost == [(peer, "enough")]
     assert bench.node.events.count("down") == 1
 
@@ -454,171 +439,6 @@ def test_links_are_not_clients(bench: Bench) -> None:
         time.sleep(0.002)
         bench.turn()
     assert bench.sockets.figures()["bus_links"] == 5 and bench.lost == []
-
-
-# -- a real node and frames that are none ------------------------------------------------------------------
-
-
-class Real:
-    """A real node behind sockets, with peers made of socket pairs."""
-
-    def __init__(self, kind: str, seed: int = 0) -> None:
-        self.node = Node(Config(), b"a" * 40, random.Random(seed).randbytes, 1_700_000_000_000)
-        module = plain if kind == "plain" else native
-        self.sockets: Any = module.Sockets(self.node, Direct(self.node).handlers(), 1_700_000_000_000)
-        self.sockets.on_requests = self.carry_out
-
-    def carry_out(self) -> None:
-        for request in self.node.requests[:]:
-            if request.kind == "drop-link":
-                self.sockets.drop(request.peer, "the node has given it up")
-        self.node.requests.clear()
-
-    def link(self, node_id: bytes) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.setblocking(False)
-        self.sockets.adopt(ours, PeerFacts(node_id, 7, "127.0.0.1", 1, 2))
-        return theirs
-
-    def run(self, *words: bytes) -> bytes:
-        session = self.node.connect("test")
-        self.node.execute(session, list(words))
-        self.sockets.sweep()
-        return self.node.take_output()
-
-
-def real_frames(kind: str) -> list[bytes]:
-    """What nodes say to each other when jobs are added, moved, acked: the raw material of bad frames."""
-    a, b = Real(kind, 5), Real(kind, 6)
-    b.node = Node(Config(), b"b" * 40, random.Random(6).randbytes, 1_700_000_000_000)
-    b.sockets = (plain if kind == "plain" else native).Sockets(b.node, {}, 1_700_000_000_000)
-    b.sockets.on_requests = b.carry_out
-    to_a, to_b = a.link(b"b" * 40), b.link(b"a" * 40)
-    frames: list[bytes] = []
-    for step in range(40):
-        if step == 3:
-            session = a.node.connect("producer")
-            for i in range(5):
-                a.node.execute(session, [b"ADDJOB", b"q%d" % (i % 2), b"body" * i, b"1000", b"REPLICATE", b"2"])
-        if step == 8:
-            for queue in (b"q0", b"q1", b"q0"):
-                b.node.execute(b.node.connect("consumer"), [b"GETJOB", b"TIMEOUT", b"60000", b"FROM", queue])
-        if step == 14:
-            known = [a.node.id_text(job) for job in a.node.all_jobs()]
-            for each in [*known, b"DI" + b"0" * 40 + b"05a1SQ"]:
-                b.node.execute(b.node.connect("consumer"), [b"ACKJOB", each])
-        if step == 20:
-            a.node.execute(a.node.connect("admin"), [b"PAUSE", b"q0", b"in", b"bcast"])
-        for sockets in (a.sockets, b.sockets):
-            sockets.sweep()
-            sockets.step()
-        for source, target in ((to_a, to_b), (to_b, to_a)):
-            with contextlib.suppress(BlockingIOError):
-                data = source.recv(MIB)
-                target.send(data)
-                while data:
-                    size = struct.unpack_from("<I", data)[0]
-                    frames.append(data[4:4 + size])
-                    data = data[4 + size:]
-    for end in (to_a, to_b):
-        end.close()
-    a.sockets.shut()
-    b.sockets.shut()
-    return [frame for frame in frames if len(frame) > bus.HEADER]
-
-
-def made_frames(job_id: bytes) -> list[bytes]:
-    """One frame for every message there is, each of which would be good, about a job that exists and one that does not.
-    """
-
-    def name(text: bytes) -> bytes:
-        return struct.pack("<I", len(text)) + text
-
-    frames = []
-    for jid in (job_id, b"DI" + b"0" * 7 + b"f" * 33 + b"05a1SQ"):
-        mask = struct.pack("<q", 3)
-        copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + name(b"q") + name(b"body")
-        gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
-        messages = {
-            bus.PING: b"\x01\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
-            bus.REPL: copy, bus.GOTJOB: jid, bus.REFUSED: jid, bus.ENQUEUE: jid,
-            bus.WILLQUEUE: jid, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000),
-            bus.QUEUED: jid + struct.pack("<II", 1, 2), bus.WORKING: jid + struct.pack("<q", 5000),
-            bus.SETACK: jid + b"\x01\x00" + mask, bus.GOTACK: jid + b"\x01" + mask, bus.DELJOB: jid + b"\x01" + mask,
-            bus.NEED: name(b"q") + struct.pack("<I", 3), bus.YOURJOB: struct.pack("<q", 1) + copy,
-            bus.TAKEN: struct.pack("<q", 1) + jid, bus.NOTTAKEN: struct.pack("<q", 1) + jid,
-            bus.MOVED: struct.pack("<q", 1) + jid, bus.PAUSE: name(b"q") + b"\x01",
-            bus.ASK: struct.pack("<q", 1) + name(b"*"),
-            bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack("<8q", *range(8)),
-        }
-        explained = bytes([bus.NODE, 0]) + b"e" * 40 + bytes([bus.NODE, 1]) + b"a" * 40
-        frames += [bytes(16) + explained + bytes([kind]) + body for kind, body in messages.items()]
-    return frames
-
-
-def spoil(rng: random.Random, frame: bytes) -> bytes:
-    """A frame as a broken, hostile or out-of-order peer might send it.
-
-    The sequence is mostly made to fit, and the names of nodes at the beginning are mostly left alone, or nothing
-    behind them would ever be looked at.
-    """
-    data = bytearray(frame)
-    data[:16] = struct.pack("<QQ", 1, 0)
-    low = 16 if rng.random() < 0.1 else min(len(data) - 1, EXPLAINED)
-    way = rng.randrange(9)
-    if way == 0:
-        data[:16] = struct.pack("<QQ", rng.choice([0, 2, 1 << 63, (1 << 64) - 1]), rng.choice([0, 1, 1 << 63]))
-    elif way == 1:
-        del data[rng.randrange(low, len(data)):]
-    elif way == 2:
-        data += rng.randbytes(rng.randrange(1, 60))
-    elif way in (3, 4):
-        for _ in range(rng.randrange(1, 8)):
-            data[rng.randrange(low, len(data))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
-    elif way == 5:
-        at = rng.randrange(low, len(data) + 1)
-        data[at:at] = rng.choice([b"\xff" * 8, b"\x00" * 4, rng.randbytes(4), struct.pack("<I", 1 << 31)])
-    elif way == 6:
-        at = rng.randrange(low, len(data))
-        del data[at:at + rng.randrange(1, 20)]
-    elif way == 7:
-        data[low:] = bytes([rng.choice([*range(1, 60), 255])]) + rng.randbytes(rng.randrange(200))
-    else:
-        data[low:] = rng.randbytes(rng.randrange(100))
-    return bytes(data)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bad_frames_close_their_link_and_harm_nobody(kind: str) -> None:
-    """BAD_FRAMES of them. A peer that says nothing wrong stays linked all the time, and a job stays what it was.
-
-    In rounds with a new node for each, since a node that has been told of 62 others listens to no more."""
-    rng = random.Random(kind)
-    real_ones = real_frames(kind)
-    refused = 0
-    for first in range(0, BAD_FRAMES, 250):
-        real = Real(kind)
-        friend = real.link(b"f" * 40)
-        add = [b"ADDJOB", b"kept", b"body", b"0", b"REPLICATE", b"1"]
-        job_id, known = [real.run(*add)[1:].strip() for _ in range(2)]
-        stock = real_ones + made_frames(known)
-        for i in range(first, min(first + 250, BAD_FRAMES)):
-            end = real.link(b"%040x" % (i % 20 + 1))
-            with contextlib.suppress(OSError):
-                end.send(framed(spoil(rng, rng.choice(stock))))
-            real.sockets.step()
-            refused += is_closed(end)
-            end.close()
-            assert real.node.faults == [], real.node.faults[0]
-        for _ in range(3):
-            real.sockets.sweep()
-            real.sockets.step()
-        assert real.sockets.figures()["bus_links"] == 1 and not is_closed(friend)
-        assert job_id in real.run(b"SHOW", job_id) and b"body" in real.run(b"GETJOB", b"FROM", b"kept")
-        assert real.node.faults == []
-        real.sockets.shut()
-    assert refused > BAD_FRAMES // 2
 
 
 def readable(end: socket.socket) -> bool:

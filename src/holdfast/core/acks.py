@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import links
+from holdfast.core import links, records, tombs
+from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
@@ -53,9 +54,6 @@ TAKE_OVER_MS: Final = 5000
 
 SLACK_MS: Final = 30_000
 """How much longer an ending is remembered than the job would have lived: the longest a frame is on its way."""
-
-TOMB_MS: Final = 120_000
-"""A tombstone of a job that all holders have confirmed: longer than any frame can be on its way."""
 
 
 class Ending(Task):
@@ -91,7 +89,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     job.qtime = 0
     job.expire += SLACK_MS  # a copy that was on its way when the job ended lives that much longer
     node.free_body(job)
-    node.record_ending(job, why)
+    records.ending(node, job, why)
     node.endings[job] = None
 
 
@@ -143,16 +141,16 @@ def collect(node: Node, job: Job, task: Ending) -> None:
     if node.broken("h6-no-tombstone-at-collection"):
         pass
     elif job.holders & ~task.confirmed:
-        node.bury(jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
+        tombs.bury(node, jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
     elif job.holders & ~MY_BIT:
-        node.bury(jid, task.why, job.holders, node.now + TOMB_MS)
+        tombs.bury(node, jid, task.why, job.holders, node.now + tombs.TOMB_MS)
     forget(node, job)
 
 
 def forget(node: Node, job: Job) -> None:
     node.endings.pop(job, None)
     job.task = None
-    node.record_gone(job)
+    records.gone(node, job)
     node.forget(job)
 
 
@@ -162,7 +160,7 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
         return False
     if not node.knows_origin(jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
-    job = node.make_ack_only(jid)
+    job = make_ack_only(node, jid)
     if job is None:
         return False
     end(node, job, DONE)
@@ -188,7 +186,7 @@ def answer_ended(node: Node, peer: Peer, job: Job) -> None:
 
 def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer says how a job ended."""
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     why = reader.u8()
     is_ack_only = reader.u8() != 0
     holders = links.read_mask(node, peer, reader)
@@ -205,7 +203,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
             write_gotack(node, peer, jid, NO_IDEA, 0)
             return
         if not node.broken("h4-no-tombstone-for-unknown"):
-            node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
+            tombs.bury(node, jid, why, holders | peer.bit, tombs.latest_life(node, jid))
         write_gotack(node, peer, jid, NO_IDEA, 0)
         return
     if node.broken("h5-abort-erases-ack") and why == ABORTED and job.state == ACKED:
@@ -217,11 +215,11 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
         else:
             # A holder has it: our entry has done its work.
             write_gotack(node, peer, jid, NO_IDEA, 0)
-            node.bury(jid, why, holders | peer.bit, node.ttl_of_id(jid))
+            tombs.bury(node, jid, why, holders | peer.bit, tombs.latest_life(node, jid))
             forget(node, job)
         return
     if not is_ack_only:
-        node.learn_holders(job, holders | peer.bit)
+        tombs.learn_holders(node, job, holders | peer.bit)
     if job.state != ACKED:
         if not node.abandon_adding(job):
             mark(node, job, why)
@@ -248,7 +246,7 @@ def write_gotack(node: Node, peer: Peer, jid: bytes, kind: i64, holders: i64) ->
 
 def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer answers our SETACK. When every node that may hold a copy holds the ending, the job can go."""
-    job = node.find(reader.text(bus.ID))
+    job = node.find(reader.job_id())
     kind = reader.u8()
     holders = links.read_mask(node, peer, reader)
     if job is None or job.state != ACKED:
@@ -257,14 +255,15 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
     assert isinstance(task, Ending)
     if job.flags & ACK_ONLY:
         if kind == HOLDS or kind == NOT_YET:
-            node.bury(node.id_text(job), task.why, holders | peer.bit, node.ttl_of_id(node.id_text(job)))
+            jid = node.id_text(job)
+            tombs.bury(node, jid, task.why, holders | peer.bit, tombs.latest_life(node, jid))
             forget(node, job)
         else:
             task.confirmed |= peer.bit
             collect_if_done(node, peer, job, task)
         return
     if kind == HOLDS or kind == NOT_YET:
-        node.learn_holders(job, holders | peer.bit)
+        tombs.learn_holders(node, job, holders | peer.bit)
         doubted = 0 if node.broken("h12-unknown-counts-for-good") else task.unknown & holders
         task.confirmed &= ~doubted  # named as a holder after it said it knows nothing: ask it again
         task.unknown &= ~doubted
@@ -291,14 +290,14 @@ def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
 
 def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer says that everybody knows, or (FASTACK) that it does not care whether everybody does."""
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     why = reader.u8()
     holders = links.read_mask(node, peer, reader)
     job = node.find(jid)
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        node.bury(jid, DONE, holders | peer.bit, node.now + TOMB_MS)
+        tombs.bury(node, jid, DONE, holders | peer.bit, node.now + tombs.TOMB_MS)
     if job is not None:
         if node.abandon_adding(job):
             return
@@ -331,3 +330,22 @@ def link_up(node: Node, peer: Peer) -> None:
         if job.flags & ACK_ONLY or peer.bit & job.holders & ~task.confirmed:
             write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
 
+
+def make_ack_only(node: Node, jid: bytes) -> Job | None:
+    """The record of an ack for a job this node has never seen."""
+    seq = id_seq(jid)
+    if seq <= 0:
+        return None
+    origin = node.origin(jid[:10])
+    if origin.get(seq) is not None:
+        return None
+    rnd = int(jid[26:42], 16)
+    job = Job(
+        seq, rnd - (1 << 64) if rnd >= 1 << 63 else rnd, origin, node.nowhere, b"", node.now * 1_000_000,
+        tombs.latest_life(node, jid), int(jid[42:46], 16),
+    )
+    job.retry = 1
+    job.flags |= ACK_ONLY
+    job.holders = 0
+    node.keep(job)
+    return job

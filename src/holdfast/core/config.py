@@ -114,7 +114,7 @@ SETTINGS: Final = [
     Setting("command-timeout-ms", NUMBER, "30000",
             "A client that has begun a command must finish sending it in this time.", low=100),
     Setting("max-body-bytes", SIZE, str(limits.BODY_BYTES_DEFAULT), "Longest body of a job.",
-            low=1, high=512 * limits.MIB),
+            low=1, high=limits.BODY_BYTES_MAX),
     Setting("max-command-bytes", SIZE, str(64 * limits.MIB), "Longest command, all arguments together.",
             low=64 * limits.KIB, high=limits.GIB),
     Setting("client-output-buffer-limit", OUTPUT_LIMIT, f"normal {256 * limits.MIB} {64 * limits.MIB} 60",

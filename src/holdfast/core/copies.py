@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core.ids import id_seq, is_id, write_id
+from holdfast.core.ids import id_seq, write_id
 from holdfast.core.job import Job
 from holdfast.core.limits import (
     DURATION_S_MAX,
@@ -26,7 +26,6 @@ from holdfast.wire.bus import BadFrame, Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-BODY_BYTES_MAX = 512 * 1024 * 1024
 AGE_MS_MAX = DURATION_S_MAX * 1000
 
 
@@ -55,7 +54,7 @@ class Copy:
     """A job as another node described it, before it is one of ours."""
 
     def __init__(self, reader: Reader) -> None:
-        self.jid: bytes = reader.text(bus.ID)
+        self.jid: bytes = reader.job_id()
         self.age: i64 = reader.long()
         self.life: i64 = reader.long()
         self.delay_left: i64 = reader.long()
@@ -73,9 +72,10 @@ class Copy:
     def check(self) -> None:
         """Bytes from outside are believed only within the bounds that hold for clients."""
         if (
-            not is_id(self.jid) or self.age < 0 or self.age > AGE_MS_MAX or self.life > AGE_MS_MAX
+            self.age < 0 or self.age > AGE_MS_MAX or self.life > AGE_MS_MAX
             or self.delay > DURATION_S_MAX or self.retry > DURATION_S_MAX or self.delay_left < 0
             or self.delay_left > AGE_MS_MAX or self.replicate < 1 or self.replicate > REPLICATE_MAX
+            or self.nacks > DURATION_S_MAX or self.deliveries > DURATION_S_MAX
             or self.priority > PRIORITY_MAX or len(self.queue) > QUEUE_NAME_BYTES_MAX
         ):
             raise BadFrame("a job with values that no job can have")
@@ -89,6 +89,8 @@ def register(node: Node, copy: Copy) -> Job | None:
     if seq <= 0:
         return None
     origin = node.origin(copy.jid[:10])
+    if origin.get(seq) is not None:
+        return None  # another job of the same number: no honest node makes two
     job = Job(
         seq, bus.Reader(bytes.fromhex(copy.jid[26:42].decode("ascii"))[::-1]).long(), origin, node.queue(copy.queue),
         copy.body, (node.now - copy.age) * 1_000_000, node.now + copy.life, int(copy.jid[42:46], 16),

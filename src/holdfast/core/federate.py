@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, links
+from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
@@ -116,7 +116,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
         job.holders |= peer.bit
     job.queue.jobs_out += 1
     peer.moves[int(node.moves)] = job
-    node.record_gave(job, peer, node.moves)
+    records.gave(node, job, peer, node.moves)
     if job.retry > 0:
         holders = job.holders
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
@@ -127,7 +127,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     peer.out.append(bus.YOURJOB)
     bus.write_i64(peer.out, node.moves)
     write_copy(node, peer.out, job, holders, 0)
-    links.note_copy(peer, job)
+    links.note_copy(node, peer, job)
 
 
 def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
@@ -147,7 +147,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         answer(peer, bus.NOTTAKEN, move_number, copy.jid)
         return
     if job is not None:
-        node.learn_holders(job, copy.holders | peer.bit)
+        tombs.learn_holders(node, job, copy.holders | peer.bit)
         if job.state == ACKED and node.broken("h2-give-unacks"):
             node.endings.pop(job, None)
             job.task = None
@@ -178,8 +178,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         elif copy.retry == 0:
             job.holders = MY_BIT
         if not node.broken("h10-import-not-logged"):
-            node.record_job(job)
-    node.record_took(job, peer, move_number)
+            records.job(node, job)
+    records.took(node, job, peer, move_number)
     if not node.broken("took-not-recorded"):
         node.taken[key] = int(job.expire)
     answer(peer, bus.TAKEN, move_number, copy.jid)
@@ -210,41 +210,41 @@ def answer(peer: Peer, kind: i64, move_number: i64, jid: bytes) -> None:
 def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     """The taker has it: at most once, we forget it; otherwise our copy waits."""
     job = peer.moves.pop(int(reader.long()), None)
-    reader.text(bus.ID)
+    reader.job_id()
     if job is None or not node.is_here(job):
         return
     was_moving = job.flags & MOVING
     job.flags &= ~MOVING
     if job.retry == 0 and was_moving:  # not if it has come back to us meanwhile
-        node.record_gone(job)
+        records.gone(node, job)
         node.forget(job)
 
 
 def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     """The taker has recorded that it does not have it: it is ours to queue again."""
     job = peer.moves.pop(int(reader.long()), None)
-    reader.text(bus.ID)
+    reader.job_id()
     if job is None or not node.is_here(job) or job.state != ACTIVE or not job.flags & MOVING:
         return
     job.flags &= ~MOVING
     job.responsible = ME
     if job.retry == 0:
         job.holders = MY_BIT
-    node.record_back(job)
+    records.back(node, job)
     node.enqueue(job)
 
 
 def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
     """A giver asks, over a new link, whether we took a job. If not we never will."""
     move_number = reader.long()
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     key = (int(peer.index), int(move_number))
     if key in node.taken:
         answer(peer, bus.TAKEN, move_number, jid)
         return
     if key not in node.refused_moves:
-        node.refused_moves[key] = node.ttl_of_id(jid)
-        node.record_refused(peer, move_number)
+        node.refused_moves[key] = tombs.latest_life(node, jid)
+        records.refused(node, peer, move_number)
     answer(peer, bus.NOTTAKEN, move_number, jid)
 
 
@@ -300,3 +300,16 @@ def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
         queue = node.queue_or_none(name)
     if queue is not None:
         node.set_paused(queue, paused)
+
+
+def in_doubt(node: Node, job: Job) -> None:
+    """Given to a node that can no longer say whether it took it."""
+    if job.state != ACTIVE:
+        return
+    job.flags &= ~MOVING
+    if job.retry == 0 and node.broken("in-doubt-requeued"):
+        node.enqueue(job)
+    elif job.retry == 0:
+        job.flags |= IN_DOUBT | HANDED_OUT
+        job.qtime = 0
+        node.count("in-doubt")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, replicate
+from holdfast.core import federate, records, replicate
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_leased, order_key
@@ -82,7 +82,7 @@ def heal(node: Node, job: Job) -> int:
     sent = 0
     for peer in replicate.choose(node, job, missing, job.holders):
         replicate.send_copy(node, peer, job)
-        node.record_holders(job)
+        records.holders(node, job)
         node.count("healed")
         sent += 1
     return sent
@@ -149,9 +149,7 @@ def is_safe_to_stop(node: Node) -> bool:
         if job.retry == 0:
             if not job.flags & HANDED_OUT:
                 return False
-        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job):
-            return False
-        elif job.flying > 0 or count_bits(living(node, job)) < i64(job.replicate):
+        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or job.flying > 0 or count_bits(living(node, job)) < i64(job.replicate):
             return False
     return True
 

@@ -42,6 +42,9 @@ QUEUE_IDLE_MS_LEVEL2: Final = 2_000
 BODY_BYTES_DEFAULT: Final = MIB
 """Bodies above a mebibyte belong in a store, with their address in the job; `max-body-bytes` moves it."""
 
+BODY_BYTES_MAX: Final = 48 * MIB
+"""The most that `max-body-bytes` can be set to: a copy must fit into one frame between nodes."""
+
 REPLICATE_MAX: Final = 65535
 """Disque's bound, and more nodes than a full mesh can have."""
 

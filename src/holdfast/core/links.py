@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core.effects import DROP_LINK, Request
 from holdfast.core.job import Job
 from holdfast.core.peers import NODES_MAX, Peer
 from holdfast.wire import bus
@@ -29,20 +28,25 @@ def note_ack(peer: Peer, ack: i64) -> None:
         flying.popleft()[1].flying -= 1
 
 
-def note_copy(peer: Peer, job: Job) -> None:
+def note_copy(node: Node, peer: Peer, job: Job) -> None:
     """A copy of the job goes out in the frame that is being made."""
     job.flying += 1
     peer.flying.append((peer.sent + 1, job))
+    if len(peer.out) >= bus.FRAME_BYTES_FULL:
+        make_frame(node, peer)
 
 
 def flush(node: Node) -> None:
     """The end of a turn: what was said to each peer becomes a frame."""
     for peer in node.peers:
-        if not peer.is_linked:
-            continue
-        size = len(peer.out)
-        if size == 0 and not peer.owes_ack:
-            continue
+        if peer.is_linked:
+            make_frame(node, peer)
+
+
+def make_frame(node: Node, peer: Peer) -> None:
+    """What was said to a peer so far; also in the middle of a turn, when a frame has grown long enough."""
+    size = len(peer.out)
+    if size > 0 or peer.owes_ack:
         head = BytesWriter()
         if size > 0:
             peer.sent += 1
@@ -54,9 +58,6 @@ def flush(node: Node) -> None:
         if size > 0:
             head.write(peer.out.getvalue())
             peer.out.truncate(0)
-        if size + bus.HEADER > bus.FRAME_BYTES_MAX:
-            node.requests.append(Request(DROP_LINK, None, b"", peer))
-            continue
         node.frames.append((peer, head.getvalue()))
         node.bus_bytes_out += size + bus.HEADER
         node.bus_frames_out += 1

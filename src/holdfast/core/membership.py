@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import records, requeue
+from holdfast.core import federate, records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, Request
-from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -35,6 +34,9 @@ LEAVING_MS: Final = 180_000
 """How long a peer's word that it is leaving counts without being repeated."""
 
 GOSSIP_ENTRIES: Final = 3
+
+STRANGERS_MAX: Final = 20
+"""Nodes known by name only. They take up bits for good, so a peer that talks nonsense must not fill them all."""
 
 FLAG_LEAVING: Final = 1
 GOSSIP_SUSPECT: Final = 1
@@ -82,9 +84,9 @@ def lost_everything(node: Node, peer: Peer) -> None:
     for job in node.all_jobs():
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
-            node.holders_changed(job)
+            records.holders(node, job)
     for job in list(peer.moves.values()):
-        node.move_in_doubt(job)
+        federate.in_doubt(node, job)
     peer.moves.clear()
 
 
@@ -185,7 +187,7 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
     flags = reader.u8()
     peer.leaving_until = node.now + LEAVING_MS if flags & FLAG_LEAVING else 0
     for _ in range(reader.u8()):
-        node_id = reader.text(NODE_ID_LENGTH)
+        node_id = reader.node_id()
         host = reader.name()
         port = reader.u16()
         bus_port = reader.u16()
@@ -215,12 +217,14 @@ def on_gossip(node: Node, teller: Peer, facts: PeerFacts, is_suspect: bool) -> N
 def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     """The peer explains one of its bits."""
     index = reader.u8()
-    node_id = reader.text(NODE_ID_LENGTH)
+    node_id = reader.node_id()
     if index > NODES_MAX:
         raise BadFrame("a node with an index beyond the last")
     known = node.by_id.get(node_id)
     if known is None:
         # Somebody we have never met, and perhaps never will: remember it, so that sets stay whole.
+        if sum([1 for each in node.peers if not each.is_member]) > STRANGERS_MAX:
+            raise BadFrame("too many nodes that nobody has met")
         known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0))
         if known is None:
             raise BadFrame("more nodes than there are bits")
@@ -228,7 +232,7 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
-    failed = node.by_id.get(reader.text(NODE_ID_LENGTH))
+    failed = node.by_id.get(reader.node_id())
     if failed is not None and failed.index != ME and node.now - failed.heard > BEAT_MS * 2:
         if not failed.is_suspect:
             requeue.lost_sight(node, failed)

@@ -26,7 +26,21 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, errors, federate, heal, links, membership, records, replicate, requeue, talk, views
+from holdfast.core import (
+    acks,
+    errors,
+    federate,
+    heal,
+    links,
+    membership,
+    records,
+    recover,
+    replicate,
+    requeue,
+    talk,
+    tombs,
+    views,
+)
 from holdfast.core.alarms import Alarm, Alarms
 from holdfast.core.commands.table import COMMANDS, Command
 from holdfast.core.config import Config
@@ -34,7 +48,6 @@ from holdfast.core.effects import CLOSE, Request
 from holdfast.core.errors import BadRequest, CommandError, Refused
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
-    ACK_ONLY,
     ACKED,
     ACTIVE,
     ASKING,
@@ -292,7 +305,7 @@ class Node:
                 federate.beat(self)
                 replicate.fill(self)
                 heal.beat(self)
-                self.forget_old_things()
+                tombs.forget_old(self, )
             else:
                 self.resume_clients()
 
@@ -328,7 +341,7 @@ class Node:
 
     def load(self, kept: list[bytes]) -> None:
         """Before anything else after a restart: what the journal kept."""
-        records.load(self, kept)
+        recover.load(self, kept)
 
     # -- effects -------------------------------------------------------------------------------------------
 
@@ -573,11 +586,11 @@ class Node:
             if job.expire < page.wake:
                 self.alarms.set(page, job.expire)
             if self.is_recording:
-                self.record_job(job)
+                records.job(self, job)
             self.enqueue(job)
             return job
         if self.is_recording:
-            self.record_job(job)
+            records.job(self, job)
         return job
 
     def keep(self, job: Job) -> None:
@@ -660,7 +673,7 @@ class Node:
             write_int(out, i64(job.deliveries))
         retry = i64(job.retry)
         if self.is_recording:
-            self.record_handout(job)
+            records.handout(self, job)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -703,7 +716,7 @@ class Node:
             if job.state == GONE:
                 return
         self.endings.pop(job, None)
-        self.record_gone(job)
+        records.gone(self, job)
         self.forget(job)
 
     def may_requeue(self, job: Job) -> bool:
@@ -717,7 +730,7 @@ class Node:
         job.responsible = ME
         requeue.stop_asking(self, job)
         job.flags &= ~IN_DOUBT
-        self.record_counts(job)
+        records.counts(self, job)
         self.enqueue(job)
         if job.holders & ~1 and job.state != GONE:
             requeue.tell_queued(self, job, job.holders & ~1)
@@ -726,7 +739,7 @@ class Node:
         """A consumer is done with it. Alone we forget it; otherwise everybody who may hold a copy must know."""
         if job.holders == 1 and job.task is None:
             if self.is_recording:
-                self.record_gone(job)
+                records.gone(self, job)
             self.forget(job)
         elif not self.abandon_adding(job):
             acks.end(self, job, acks.DONE)
@@ -817,7 +830,7 @@ class Node:
     def flush_all(self) -> None:
         """Delete every job and every queue; sessions that wait get nothing and may go on."""
         for job in self.all_jobs():
-            self.record_gone(job)
+            records.gone(self, job)
             self.forget(job)
         self.endings.clear()
         for queue in list(self.queues.values()):
@@ -826,40 +839,6 @@ class Node:
             self.forget_queue(queue)
 
     # -- what the cluster needs of a job -------------------------------------------------------------------
-
-    def learn_holders(self, job: Job, holders: i64) -> None:
-        """Somebody says who may hold a copy: never forgotten, since a forgotten holder is a redelivery."""
-        if holders & ~job.holders:
-            job.holders |= holders
-            self.record_holders(job)
-
-    def holders_changed(self, job: Job) -> None:
-        """A node was taken out of the set: it has lost its copies."""
-        self.record_holders(job)
-
-    def bury(self, jid: bytes, why: i64, holders: i64, until: i64) -> None:
-        """An id that must not come back."""
-        if self.broken("tombstone-too-short"):
-            until = min(until, self.now + acks.TOMB_MS)
-        known = self.tombs.get(jid)
-        if known is not None:
-            holders |= known.holders
-            until = max(until, known.until)
-        self.tombs[jid] = Tomb(why, holders, until)
-        self.record_tomb(jid, self.tombs[jid])
-
-    def forget_old_things(self) -> None:
-        """Once a second: tombstones and moves that need not be remembered any longer."""
-        now = self.now
-        for jid in [jid for jid, tomb in self.tombs.items() if tomb.until <= now]:
-            del self.tombs[jid]
-        for table in (self.taken, self.refused_moves):
-            for key in [key for key, until in table.items() if until <= now]:
-                del table[key]
-
-    def ttl_of_id(self, jid: bytes) -> i64:
-        """The latest time at which a copy of a job of that id can still be alive."""
-        return self.now + (int(jid[42:46], 16) + 2) * 60_000
 
     def free_body(self, job: Job) -> None:
         self.account(-len(job.body))
@@ -881,25 +860,6 @@ class Node:
         self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
         self.wake_at(job, self.now + acks.TAKE_OVER_MS)
         return True
-
-    def make_ack_only(self, jid: bytes) -> Job | None:
-        """The record of an ack for a job this node has never seen."""
-        seq = id_seq(jid)
-        if seq <= 0:
-            return None
-        origin = self.origin(jid[:10])
-        if origin.get(seq) is not None:
-            return None
-        rnd = int(jid[26:42], 16)
-        job = Job(
-            seq, rnd - (1 << 64) if rnd >= 1 << 63 else rnd, origin, self.nowhere, b"", self.now * 1_000_000,
-            self.ttl_of_id(jid), int(jid[42:46], 16),
-        )
-        job.retry = 1
-        job.flags |= ACK_ONLY
-        job.holders = 0
-        self.keep(job)
-        return job
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)
@@ -931,18 +891,6 @@ class Node:
 
     def is_here(self, job: Job) -> bool:
         return job.state != GONE
-
-    def move_in_doubt(self, job: Job) -> None:
-        """Given to a node that can no longer say whether it took it."""
-        if job.state != ACTIVE:
-            return
-        job.flags &= ~MOVING
-        if job.retry == 0 and self.broken("in-doubt-requeued"):
-            self.enqueue(job)
-        elif job.retry == 0:
-            job.flags |= IN_DOUBT | HANDED_OUT
-            job.qtime = 0
-            self.count("in-doubt")
 
     def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
         """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
@@ -1016,50 +964,6 @@ class Node:
 
     # -- records -------------------------------------------------------------------------------------------
 
-    def record_job(self, job: Job) -> None:
-        if self.is_recording:
-            records.job(self, job)
-
-    def record_holders(self, job: Job) -> None:
-        if self.is_recording:
-            records.holders(self, job)
-
-    def record_counts(self, job: Job) -> None:
-        if self.is_recording:
-            records.counts(self, job)
-
-    def record_ending(self, job: Job, why: i64) -> None:
-        if self.is_recording and not self.broken("h3-acks-not-durable"):
-            records.ending(self, job, why)
-
-    def record_gone(self, job: Job) -> None:
-        if self.is_recording:
-            records.gone(self, job)
-
-    def record_tomb(self, jid: bytes, tomb: Tomb) -> None:
-        if self.is_recording and not self.broken("tombstone-not-journaled"):
-            records.tomb(self, jid, tomb)
-
-    def record_handout(self, job: Job) -> None:
-        if job.retry == 0 or not self.broken("restart-forgets-leases"):
-            records.handout(self, job)
-
-    def record_gave(self, job: Job, peer: Peer, number: i64) -> None:
-        if self.is_recording and not self.broken("move-not-recorded"):
-            records.gave(self, job, peer, number)
-
-    def record_back(self, job: Job) -> None:
-        if self.is_recording:
-            records.back(self, job)
-
-    def record_took(self, job: Job, peer: Peer, number: i64) -> None:
-        if self.is_recording and not self.broken("took-not-recorded") and not self.broken("h10-import-not-logged"):
-            records.took(self, job, peer, number)
-
-    def record_refused(self, peer: Peer, number: i64) -> None:
-        if self.is_recording:
-            records.refused(self, peer, number)
-
     # -- memory --------------------------------------------------------------------------------------------
 
     def account(self, change: i64) -> None:
@@ -1116,6 +1020,7 @@ class Node:
         """Settings have changed: take over those the machine keeps at hand."""
         self.full = self.config.number("maxmemory")
         self.heal_after = self.config.number("heal-after-ms")
+        self.node_timeout = self.config.number("cluster-node-timeout")
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         if not self.config.text("requirepass"):

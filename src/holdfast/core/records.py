@@ -1,4 +1,4 @@
-"""What the journal keeps, and how a node comes back from it.
+"""What the journal keeps; recover.py reads it back.
 
 A record is a type, the wall clock, and fields as on the bus. Replaying the records of a node in order, with
 the tail that a crash may have cut off missing, gives the state it may count on: jobs it holds, endings and
@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i32, i64
+from mypy_extensions import i64
 
-from holdfast.core import acks
-from holdfast.core.copies import Copy, register, write_copy, write_job_id
-from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
-from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts, Tomb
+from holdfast.core.copies import write_copy, write_job_id
+from holdfast.core.job import ACK_ONLY, Job
+from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.wire import bus
-from holdfast.wire.bus import Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -35,9 +32,6 @@ BACK: Final = 9
 TOOK: Final = 10
 REFUSED: Final = 11
 COUNTS: Final = 12
-
-ASK_AFTER_LOAD_MS: Final = 3000
-"""After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
 
 def begin(node: Node, kind: i64) -> BytesWriter:
@@ -75,6 +69,8 @@ def member(node: Node, peer: Peer) -> None:
 
 
 def job(node: Node, job: Job) -> None:
+    if not node.is_recording:
+        return
     explain(node, job.holders)
     out = begin(node, JOB)
     write_copy(node, out, job, job.holders, max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now))
@@ -83,6 +79,8 @@ def job(node: Node, job: Job) -> None:
 
 
 def holders(node: Node, job: Job) -> None:
+    if not node.is_recording:
+        return
     explain(node, job.holders)
     out = begin(node, HOLDERS)
     write_job_id(out, job)
@@ -92,6 +90,8 @@ def holders(node: Node, job: Job) -> None:
 
 def counts(node: Node, job: Job) -> None:
     """How often it was refused and delivered again: never less after a restart."""
+    if not node.is_recording:
+        return
     out = begin(node, COUNTS)
     write_job_id(out, job)
     bus.write_u32(out, i64(job.nacks))
@@ -100,6 +100,8 @@ def counts(node: Node, job: Job) -> None:
 
 
 def ending(node: Node, job: Job, why: i64) -> None:
+    if not node.is_recording or node.broken("h3-acks-not-durable"):
+        return
     explain(node, job.holders)
     out = begin(node, ENDING)
     write_job_id(out, job)
@@ -110,12 +112,16 @@ def ending(node: Node, job: Job, why: i64) -> None:
 
 
 def gone(node: Node, job: Job) -> None:
+    if not node.is_recording:
+        return
     out = begin(node, GONE)
     write_job_id(out, job)
     node.records.append(out.getvalue())
 
 
 def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
+    if not node.is_recording or node.broken("tombstone-not-journaled"):
+        return
     explain(node, tomb.holders)
     out = begin(node, TOMB)
     out.write(jid)
@@ -126,6 +132,8 @@ def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
 
 
 def handout(node: Node, job: Job) -> None:
+    if not node.is_recording or (job.retry > 0 and node.broken("restart-forgets-leases")):
+        return
     out = begin(node, HANDOUT)
     write_job_id(out, job)
     node.records.append(out.getvalue())
@@ -134,6 +142,8 @@ def handout(node: Node, job: Job) -> None:
 
 
 def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
+    if not node.is_recording or node.broken("move-not-recorded"):
+        return
     explain(node, peer.bit)
     out = begin(node, GAVE)
     write_job_id(out, job)
@@ -145,12 +155,16 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
 
 
 def back(node: Node, job: Job) -> None:
+    if not node.is_recording:
+        return
     out = begin(node, BACK)
     write_job_id(out, job)
     node.records.append(out.getvalue())
 
 
 def took(node: Node, job: Job, peer: Peer, number: i64) -> None:
+    if not node.is_recording or node.broken("took-not-recorded") or node.broken("h10-import-not-logged"):
+        return
     explain(node, peer.bit)
     out = begin(node, TOOK)
     write_job_id(out, job)
@@ -163,177 +177,11 @@ def took(node: Node, job: Job, peer: Peer, number: i64) -> None:
 
 
 def refused(node: Node, peer: Peer, number: i64) -> None:
+    if not node.is_recording:
+        return
     explain(node, peer.bit)
     out = begin(node, REFUSED)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
     node.records.append(out.getvalue())
     node.must_sync = True
-
-
-class Loading:
-    """A replay: the numbering of the node that wrote the records against ours."""
-
-    def __init__(self, node: Node) -> None:
-        self.node: Node = node
-        self.table: list[int] = [-1] * 64
-        self.table[ME] = ME
-        self.moves: dict[Job, tuple[Peer, int]] = {}
-
-    def mask(self, theirs: i64) -> i64:
-        mask: i64 = 0
-        for index in range(63):
-            if theirs & (1 << i64(index)) and self.table[index] >= 0:
-                mask |= 1 << i64(self.table[index])
-        return mask
-
-    def one(self, data: bytes) -> None:
-        reader = Reader(data)
-        kind = reader.u8()
-        passed: i64 = max(0, self.node.wall - reader.long())
-        if kind == NODE:
-            self.load_node(reader)
-        elif kind == JOB:
-            self.load_job(reader, passed)
-        elif kind == TOMB:
-            jid = reader.text(bus.ID)
-            why = reader.u8()
-            holders = self.mask(reader.long())
-            self.node.tombs[jid] = Tomb(why, holders, self.node.now + reader.long() - passed)
-        elif kind == REFUSED:
-            peer_index = self.table[reader.u8()]
-            self.node.refused_moves[(peer_index, int(reader.long()))] = int(self.node.now) + 86_400_000
-        else:
-            self.load_change(kind, reader, passed)
-
-    def load_node(self, reader: Reader) -> None:
-        index = reader.u8()
-        node_id = reader.text(NODE_ID_LENGTH)
-        incarnation = reader.long()
-        is_member = reader.u8() == 1
-        facts = PeerFacts(
-            node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
-            int(reader.u16()), reader.name(),
-        )
-        peer = self.node.by_id.get(node_id)
-        if peer is None:
-            peer = self.node.add_peer(facts)
-        if peer is not None:
-            peer.facts = facts
-            peer.is_member = is_member
-            self.table[index] = int(peer.index)
-
-    def load_job(self, reader: Reader, passed: i64) -> None:
-        copy = Copy(reader)
-        copy.holders = self.mask(reader.long())
-        copy.queue = reader.name()
-        copy.body = reader.name()
-        responsible = reader.u8()
-        copy.age += passed
-        copy.life -= passed
-        copy.delay_left = max(0, copy.delay_left - passed)
-        known = self.node.find(copy.jid)
-        if known is not None:
-            known.holders |= copy.holders
-            return
-        job = register(self.node, copy)
-        if job is None:
-            return
-        job.state = ACTIVE
-        job.responsible = max(0, self.table[responsible])
-        job.qtime = self.node.now + copy.delay_left
-
-    def load_change(self, kind: i64, reader: Reader, passed: i64) -> None:
-        node = self.node
-        jid = reader.text(bus.ID)
-        job = node.find(jid)
-        if kind == ENDING:
-            why = reader.u8()
-            is_ack_only = reader.u8() != 0
-            holders = self.mask(reader.long())
-            if job is None and is_ack_only:
-                job = node.make_ack_only(jid)
-            if job is not None and job.state != ACKED:
-                job.holders |= holders
-                acks.mark(node, job, why)
-            return
-        if kind == TOOK:
-            peer_index = self.table[reader.u8()]
-            number = int(reader.long())
-            node.taken[(peer_index, number)] = int(node.now + reader.long() - passed)
-            if job is not None:
-                job.flags &= ~MOVING
-                job.responsible = ME
-            return
-        if job is None:
-            return
-        if kind == HOLDERS:
-            job.holders = self.mask(reader.long())
-        elif kind == COUNTS:
-            job.nacks = i32(reader.u32())
-            job.deliveries = i32(reader.u32())
-        elif kind == GONE:
-            node.endings.pop(job, None)
-            self.moves.pop(job, None)
-            job.task = None
-            node.forget(job)
-        elif kind == HANDOUT:
-            job.flags |= HANDED_OUT | QUEUED_BEFORE
-            job.responsible = ME
-            job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
-        elif kind == GAVE:
-            peer = node.peers[max(0, self.table[reader.u8()])]
-            self.moves[job] = (peer, int(reader.long()))
-            job.flags |= MOVING | QUEUED_BEFORE
-            job.responsible = int(peer.index)
-            job.holders |= peer.bit
-            job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
-        elif kind == BACK:
-            self.moves.pop(job, None)
-            job.flags &= ~MOVING
-            job.responsible = ME
-            job.qtime = node.now
-
-    def finish(self) -> None:
-        """Everything is read: what was queued is queued again, what was out keeps its time."""
-        node = self.node
-        if len(node.peers) > 1:
-            node.alarms.set(node.beat, node.now + 1)
-        for job, (peer, number) in self.moves.items():
-            peer.moves[number] = job
-        for job in node.all_jobs():
-            if job.state == ACKED:
-                node.wake_at(job, node.now + acks.RETRY_MS)
-            elif job.state != ACTIVE or job.flags & IN_DOUBT:
-                continue
-            elif job.flags & (HANDED_OUT | MOVING) and job.retry == 0:
-                job.qtime = 0
-                if node.broken("once-requeued-at-start"):
-                    node.enqueue(job)
-            elif job.responsible == ME and job.flags & HANDED_OUT:
-                node.wake_at(job, job.qtime)
-            elif job.responsible == ME:
-                if job.qtime > node.now:
-                    node.wake_at(job, job.qtime)
-                elif job.holders & ~MY_BIT and not node.broken("missed-acks-not-read"):
-                    # Others may have queued it, or know how it ended: ask, when there are links to ask over.
-                    job.flags |= QUEUED_BEFORE
-                    node.wake_at(job, node.now + ASK_AFTER_LOAD_MS)
-                else:
-                    node.enqueue(job)
-            else:
-                node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
-
-
-def load(node: Node, kept: list[bytes]) -> None:
-    """Bring a node back to what its journal kept. Nothing is recorded meanwhile."""
-    was_recording = node.is_recording
-    node.is_recording = False
-    loading = Loading(node)
-    for data in kept:
-        loading.one(data)
-    loading.finish()
-    node.is_recording = was_recording
-    node.records.clear()
-
-

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, links
+from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
 from holdfast.core.job import ACKED, ACTIVE, WAIT_REPL, Job, Task
 from holdfast.core.peers import MY_BIT, Peer, count_bits
@@ -124,7 +124,7 @@ def send_copy(node: Node, peer: Peer, job: Job) -> None:
     delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
     peer.out.append(bus.REPL)
     write_copy(node, peer.out, job, job.holders, delay_left)
-    links.note_copy(peer, job)
+    links.note_copy(node, peer, job)
     node.count("repl")
 
 
@@ -139,7 +139,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         return
     job = node.find(copy.jid)
     if job is not None:
-        node.learn_holders(job, copy.holders | peer.bit)
+        tombs.learn_holders(node, job, copy.holders | peer.bit)
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         else:
@@ -156,7 +156,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     job.holders |= peer.bit
     job.state = ACTIVE
     job.responsible = int(peer.index)
-    node.record_job(job)
+    records.job(node, job)
     node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
     write_gotjob(peer, job)
 
@@ -177,10 +177,10 @@ def write_gotjob(peer: Peer, job: Job) -> None:
 
 def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer holds a copy."""
-    job = node.find(reader.text(bus.ID))
+    job = node.find(reader.job_id())
     if job is None:
         return
-    node.learn_holders(job, peer.bit)
+    tombs.learn_holders(node, job, peer.bit)
     task = job.task
     if isinstance(task, Adding):
         task.confirmed |= peer.bit
@@ -190,7 +190,7 @@ def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
 
 def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer has no room for a copy, and holds none."""
-    job = node.find(reader.text(bus.ID))
+    job = node.find(reader.job_id())
     if job is None:
         return
     task = job.task
@@ -236,7 +236,7 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
         return
     job.state = ACTIVE
     job.qtime = 0
-    node.record_job(job)
+    records.job(node, job)
     begin_life(node, job)
 
 
@@ -319,7 +319,7 @@ def abort_all(node: Node, session: Session) -> None:
 
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """External replication: a node that keeps no copy asks us, who have one, to queue it for the first time."""
-    job = node.find(reader.text(bus.ID))
+    job = node.find(reader.job_id())
     if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
         job.responsible = 0
         begin_life(node, job)

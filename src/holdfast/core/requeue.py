@@ -2,10 +2,11 @@
 
 Each copy has somebody responsible for it: the node that last said it has the job queued or leased. The
 others wait. When a copy's time comes (a lease that ended here, or a responsible node that has been silent
-for a whole retry time) its holder asks all others (WILLQUEUE) and waits until all that can be heard have answered. A holder that comes first
-in the job's own order of nodes takes it upon itself, so that two do not queue it at the same time, however
-long messages take. Any answer but "I have it lying here" makes it wait again; "it has ended" ends it here, too. Whoever queues it tells the
-others (QUEUED), and if two did, all but the first in the order take it out again.
+for a whole retry time) its holder asks all others (WILLQUEUE) and waits until all that can be heard have
+answered. A holder that comes first in the job's own order of nodes takes it upon itself, so that two do not
+queue it at the same time, however long messages take. Any answer but "I have it lying here" makes the asker
+wait again; "it has ended" ends it here, too. Whoever queues it tells the others (QUEUED), and if two did, all
+but the first in the order take it out again.
 
 Silence is not permission: while the responsible node cannot be heard, its last lease may still run, and the
 earliest time to act is when we last heard of it plus the retry time.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links
+from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -149,7 +150,7 @@ def again(node: Node, job: Job) -> None:
     job.hops = 0
     if job.flags & QUEUED_BEFORE:
         job.deliveries += 1
-        node.record_counts(job)
+        records.counts(node, job)
     node.count("requeues")
     node.enqueue(job)
 
@@ -184,7 +185,7 @@ def is_leased(node: Node, job: Job) -> bool:
 
 def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer is about to queue a job: say what we know."""
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     job = node.find(jid)
     if job is None:
         tomb = node.tombs.get(jid)
@@ -195,7 +196,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
         return
     if job.state != ACKED or not node.broken("h9-deaf-while-acked"):
-        node.learn_holders(job, peer.bit)
+        tombs.learn_holders(node, job, peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
     elif job.state != QUEUED and node.broken("willqueue-unanswered"):
@@ -231,7 +232,7 @@ def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders
 
 def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer says how it is with a job."""
-    job = node.find(reader.text(bus.ID))
+    job = node.find(reader.job_id())
     state = reader.u8()
     ms = reader.long()
     holders = links.read_mask(node, peer, reader)
@@ -241,7 +242,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if state != IS_UNKNOWN:
         new = (holders & ~job.holders) & node.linked()
-        node.learn_holders(job, holders | peer.bit)
+        tombs.learn_holders(node, job, holders | peer.bit)
         if new and job.flags & ASKING:
             ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too
     if state == IS_UNKNOWN or state == IS_IDLE:
@@ -268,7 +269,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
 
 def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer has queued a job: we need not."""
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     nacks = reader.u32()
     deliveries = reader.u32()
     job = node.find(jid)
@@ -278,7 +279,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             tomb.holders |= peer.bit
             acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
         return
-    node.learn_holders(job, peer.bit)
+    tombs.learn_holders(node, job, peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
         return
@@ -287,7 +288,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     if nacks > i64(job.nacks) or deliveries > i64(job.deliveries):
         job.nacks = i32(max(i64(job.nacks), nacks))
         job.deliveries = i32(max(i64(job.deliveries), deliveries))
-        node.record_counts(job)
+        records.counts(node, job)
     if is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
@@ -314,14 +315,14 @@ def tell_working(node: Node, job: Job, ms: i64) -> None:
 
 
 def on_working(node: Node, peer: Peer, reader: Reader) -> None:
-    jid = reader.text(bus.ID)
+    jid = reader.job_id()
     ms = reader.long()
     job = node.find(jid)
     if ms < 0:
         raise BadFrame("a lease of less than nothing")
     if job is None or job.state == WAIT_REPL:
         return
-    node.learn_holders(job, peer.bit)
+    tombs.learn_holders(node, job, peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
         return

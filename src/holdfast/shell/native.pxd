@@ -14,11 +14,4 @@ cdef extern from "sys/epoll.h" nogil:
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int fd, void *buf, size_t n, int flags)
     ssize_t send(int fd, const void *buf, size_t n, int flags)
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-    struct msghdr:
-        iovec *msg_iov
-        size_t msg_iovlen
-    ssize_t sendmsg(int fd, const msghdr *message, int flags)
     enum: MSG_NOSIGNAL

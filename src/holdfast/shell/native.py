@@ -12,22 +12,20 @@ the one to read first: the same turn, the same methods, the same limits, without
 * Short arguments repeat (queue names, options): the last ones are kept, and the same object again saves
   making and hashing it.
 * Time is looked at once per run of the same direct command, not once per command.
-* A link reads into a buffer of its own, and a frame longer than that straight into the object the node gets.
 """
-import os
 import socket
-from traceback import format_exc
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.libc.errno import EAGAIN, errno
 from cython.cimports.libc.stdlib import free, malloc, realloc
-from cython.cimports.libc.string import memchr, memcmp, memcpy, memmove, memset
+from cython.cimports.libc.string import memchr, memcmp, memcpy, memmove
 from cython.cimports.posix.time import CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
 from holdfast.shell import bounds
 from holdfast.shell.plain import NO_DESCRIPTORS, address_text, set_options
-from holdfast.wire import bus, resp
+from holdfast.shell.native_links import Links
+from holdfast.wire import resp
 
 READ_BYTES = cython.declare(cython.Py_ssize_t, bounds.READ_BYTES)
 EVENTS_PER_ROUND = cython.declare(cython.int, bounds.EVENTS_PER_ROUND)
@@ -42,9 +40,6 @@ BULK_BYTES_FLOOR = cython.declare(cython.Py_ssize_t, resp.BULK_BYTES_FLOOR)
 DIRECT_WORDS = cython.declare(cython.int, 4)   # longer commands are run from a list
 SHORT_BYTES = cython.declare(cython.Py_ssize_t, 16)
 CHECK_OUTPUT_EVERY = cython.declare(cython.int, 16)
-LINK_READ_BYTES = cython.declare(cython.Py_ssize_t, bounds.LINK_READ_BYTES)
-LINK_CHUNK_BYTES = cython.declare(cython.Py_ssize_t, bounds.LINK_CHUNK_BYTES)
-FRAME_BYTES_MAX = cython.declare(cython.Py_ssize_t, bus.FRAME_BYTES_MAX)
 # What reading a number can come to, beside the position after it.
 INCOMPLETE = cython.declare(cython.Py_ssize_t, 0)
 MALFORMED = cython.declare(cython.Py_ssize_t, -1)
@@ -162,43 +157,6 @@ class Connection:
 
 @cython.final
 @cython.cclass
-class Link:
-    """A connection with another node, handshaken: frames both ways."""
-
-    sock: object
-    peer: object
-    fd: cython.int
-    buf: cython.p_uchar          # frames that arrived, the last one perhaps in part
-    have: cython.Py_ssize_t
-    whole: bytes                 # or a frame too long for that, being filled
-    filled: cython.Py_ssize_t
-    chunks: list                 # what the peer is owed, from `first` on
-    first: cython.Py_ssize_t
-    sent: cython.Py_ssize_t      # of the first chunk
-    owed: cython.Py_ssize_t
-    interest: cython.uint
-    is_open: cython.bint
-    is_dirty: cython.bint
-
-    def __init__(self, sock, peer):
-        self.sock = sock
-        self.peer = peer
-        self.fd = sock.fileno()
-        self.chunks = []
-        self.is_open = True
-        self.interest = EPOLLIN | EPOLLRDHUP
-
-    def __cinit__(self):
-        self.buf = cython.cast(cython.p_uchar, malloc(LINK_READ_BYTES))
-        if self.buf == cython.NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        free(self.buf)
-
-
-@cython.final
-@cython.cclass
 class Sockets:
     node: object
     execute: object
@@ -209,11 +167,7 @@ class Sockets:
     wakeups: list
     requests: list
     peers: list
-    frames: list
-    flush: object
-    take_frame: object
     on_requests = cython.declare(object, visibility="public")
-    on_lost = cython.declare(object, visibility="public")
     commit = cython.declare(object, visibility="public")
     directs: dict
     command: bytes          # the last one of few words, and its handlers: the next is often the same
@@ -221,12 +175,14 @@ class Sockets:
     shorts: list
     connections: list       # by file descriptor
     attached: set
-    links: dict             # by file descriptor
-    link_of: dict           # by peer
+    links = cython.declare(object, visibility="readonly")
+    link_fds: dict
+    link_ready: object
+    make_frames: object
+    send_frames: object
     listeners: dict
     deferred: list          # listeners that wait for a free descriptor
     dirty: list
-    unsent: list            # links
     resumed: list           # those that may go on, having read what they were owed
     is_unsettled: cython.bint   # something was closed since the node last made its frames
     epfd: cython.int
@@ -246,11 +202,8 @@ class Sockets:
     hard_bytes: cython.Py_ssize_t
     soft_bytes: cython.Py_ssize_t
     soft_ms: cython.longlong
-    link_bytes_max: cython.Py_ssize_t
     bytes_in: cython.longlong
     bytes_out: cython.longlong
-    link_bytes_in: cython.longlong
-    link_bytes_out: cython.longlong
     refused: cython.longlong
     longest_ns: cython.longlong
 
@@ -264,11 +217,7 @@ class Sockets:
         self.wakeups = node.wakeups
         self.requests = node.requests
         self.peers = node.peers
-        self.frames = node.frames
-        self.flush = node.flush
-        self.take_frame = node.frame
         self.on_requests = None
-        self.on_lost = None
         self.commit = None
         self.directs = {name: Direct(name, ways) for name, ways in handlers.items()}
         self.command = b""
@@ -276,22 +225,23 @@ class Sockets:
         self.shorts = [None] * 256
         self.connections = []
         self.attached = set()
-        self.links = {}
-        self.link_of = {}
         self.listeners = {}
         self.deferred = []
         self.dirty = []
-        self.unsent = []
         self.resumed = []
         self.offset_ms = offset_ms
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError(errno, "epoll_create1")
+        self.links = Links(node, self.epfd)
+        self.link_fds = self.links.by_fd
+        self.link_ready = self.links.ready
+        self.make_frames = self.links.make_frames
+        self.send_frames = self.links.send_all
         self.maxclients = 10000
         self.command_ms = 30000
         self.bulk_bytes_max = BULK_BYTES_FLOOR
         self.command_bytes_max = 64 << 20
-        self.link_bytes_max = 256 << 20
 
     def __cinit__(self):
         self.inbuf = cython.cast(cython.p_uchar, malloc(READ_BYTES))
@@ -314,9 +264,6 @@ class Sockets:
         self.hard_bytes = hard_bytes
         self.soft_bytes = soft_bytes
         self.soft_ms = soft_ms
-
-    def configure_links(self, send_bytes: int):
-        self.link_bytes_max = send_bytes
 
     def fileno(self):
         return self.epfd
@@ -341,8 +288,8 @@ class Sockets:
                 fd = self.events[i].data.fd
                 if fd < len(self.connections) and self.connections[fd] is not None:
                     self.ready(cython.cast(Connection, self.connections[fd]), self.events[i].events)
-                elif fd in self.links:
-                    self.link_ready(cython.cast(Link, self.links[fd]), self.events[i].events)
+                elif fd in self.link_fds:
+                    self.link_ready(fd, self.events[i].events)
                 elif fd in self.listeners:
                     self.accept(self.listeners[fd])
             self.finish()
@@ -373,18 +320,18 @@ class Sockets:
     def finish(self) -> cython.int:
         """The second half of a turn: hand over wakeups, make frames, write to disk, send, carry out requests."""
         batch: list
+        has_peers: cython.bint
         while True:
             self.is_unsettled = False
             if self.wakeups:
                 self.pass_wakeups()
-            if len(self.peers) > 1:
-                self.flush()
-                if self.frames:
-                    self.owe_frames()
+            has_peers = len(self.peers) > 1
+            if has_peers:
+                self.make_frames()
             if self.commit is not None:
                 self.commit()
-            if self.unsent:
-                self.send_links()
+            if has_peers and self.send_frames() is True:
+                self.is_unsettled = True
             self.send_all()
             if self.resumed:
                 batch = self.resumed
@@ -561,12 +508,7 @@ class Sockets:
         """Close everything."""
         for each in self.everybody():
             self.close(each)
-        for each in self.links.values():
-            link: Link = cython.cast(Link, each)
-            link.is_open = False
-            link.sock.close()
-        self.links.clear()
-        self.link_of.clear()
+        self.links.shut()
         for sock in self.listeners.values():
             sock.close()
         self.listeners.clear()
@@ -1030,220 +972,11 @@ class Sockets:
     # -- links ---------------------------------------------------------------------------------------------
 
     def adopt(self, sock, facts):
-        """Take over a handshaken connection; an older link with the same node ends. None: the node wants none."""
-        link: Link
+        """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        known = self.node.by_id.get(facts.node_id)
-        if known is not None:
-            self.drop(known, "a new connection has taken its place")
-        peer = self.node.link_up(facts)
-        if peer is None:
-            sock.close()
-        else:
-            link = Link(sock, peer)
-            self.links[link.fd] = self.link_of[peer] = link
-            self.control(link.fd, EPOLL_CTL_ADD, link.interest)
+        peer = self.links.adopt(sock, facts)
         self.finish()
         return peer
-
-    def drop(self, peer, why: str):
-        """End the link with a peer, if there is one."""
-        link = self.link_of.get(peer)
-        if link is not None:
-            self.close_link(link, why)
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def close_link(self, link: Link, why: str) -> cython.int:
-        if not link.is_open:
-            return 0
-        link.is_open = False
-        link.chunks = []
-        link.whole = None
-        link.owed = 0
-        self.control(link.fd, EPOLL_CTL_DEL, 0)
-        del self.links[link.fd]
-        del self.link_of[link.peer]
-        link.sock.close()
-        self.is_unsettled = True
-        self.node.link_down(link.peer)
-        if self.on_lost is not None:
-            self.on_lost(link.peer, why)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def link_ready(self, link: Link, what: cython.uint) -> cython.int:
-        n: cython.Py_ssize_t
-        frame: bytes
-        if what & EPOLLOUT:
-            self.send_frames(link)
-            if not link.is_open:
-                return 0
-        if not what & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
-            return 0
-        if link.whole is not None:
-            n = recv(link.fd, PyBytes_AS_STRING(link.whole) + link.filled, len(link.whole) - link.filled, 0)
-        else:
-            n = recv(link.fd, link.buf + link.have, LINK_READ_BYTES - link.have, 0)
-        if n <= 0:
-            if n == 0:
-                self.close_link(link, "the other side has closed it")
-            elif errno != EAGAIN:
-                self.close_link(link, os.strerror(errno))
-            return 0
-        self.link_bytes_in += n
-        if link.whole is None:
-            link.have += n
-            self.take_frames(link)
-        else:
-            link.filled += n
-            if link.filled == len(link.whole):
-                frame = link.whole
-                link.whole = None
-                self.frame(link, frame)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def take_frames(self, link: Link) -> cython.int:
-        """Do what the frames that are here say; keep the one that is here in part."""
-        p: cython.p_uchar = link.buf
-        at: cython.Py_ssize_t = 0
-        end: cython.Py_ssize_t = link.have
-        size: cython.Py_ssize_t
-        while end - at >= 4:
-            size = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | cython.cast(cython.Py_ssize_t, p[at + 3]) << 24
-            if size > FRAME_BYTES_MAX:
-                self.close_link(link, "a frame longer than any")
-                return 0
-            if end - at - 4 < size:
-                if size + 4 > LINK_READ_BYTES:
-                    link.whole = PyBytes_FromStringAndSize(cython.NULL, size)
-                    link.filled = end - at - 4
-                    memcpy(PyBytes_AS_STRING(link.whole), p + at + 4, link.filled)
-                    at = end
-                break
-            data: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, p + at + 4), size)
-            at += 4 + size
-            if not self.frame(link, data):
-                return 0
-        link.have = end - at
-        if at > 0 and link.have > 0:
-            memmove(p, p + at, link.have)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def frame(self, link: Link, data: bytes) -> cython.int:
-        is_good: cython.bint
-        try:
-            is_good = self.take_frame(link.peer, data) is True
-        except Exception:
-            # Ours or the peer's fault: this link is in doubt, and only this link.
-            self.node.faults.append(format_exc())
-            is_good = False
-        if not is_good:
-            self.close_link(link, "a frame that is none")
-        return is_good
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def owe_frames(self) -> cython.int:
-        """What the node has to say to its peers in this turn."""
-        data: bytes
-        chunk: bytes
-        p: cython.p_char
-        n: cython.Py_ssize_t
-        for peer, each in self.frames:
-            found = self.link_of.get(peer)
-            if found is None:
-                continue
-            link: Link = cython.cast(Link, found)
-            data = each
-            n = len(data)
-            chunk = PyBytes_FromStringAndSize(cython.NULL, 4 + n if n < LINK_CHUNK_BYTES else 4)
-            p = PyBytes_AS_STRING(chunk)
-            p[0] = n & 255
-            p[1] = n >> 8 & 255
-            p[2] = n >> 16 & 255
-            p[3] = n >> 24 & 255
-            link.chunks.append(chunk)
-            if n < LINK_CHUNK_BYTES:
-                memcpy(p + 4, PyBytes_AS_STRING(data), n)
-            else:
-                link.chunks.append(data)
-            link.owed += 4 + n
-            if not link.is_dirty:
-                link.is_dirty = True
-                self.unsent.append(link)
-        self.frames.clear()
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def send_links(self) -> cython.int:
-        unsent: list = self.unsent
-        self.unsent = []
-        for each in unsent:
-            link: Link = cython.cast(Link, each)
-            link.is_dirty = False
-            self.send_frames(link)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def send_frames(self, link: Link) -> cython.int:
-        """Many pieces, few calls, no copy: what the system does not take stays where it is."""
-        n: cython.Py_ssize_t
-        want: cython.uint = EPOLLIN | EPOLLRDHUP
-        while link.is_open and link.owed > 0:
-            n = self.send_pieces(link)
-            if n < 0:
-                if errno == EAGAIN:
-                    break
-                self.close_link(link, os.strerror(errno))
-                return 0
-            self.link_bytes_out += n
-            link.owed -= n
-            n += link.sent
-            while link.first < len(link.chunks) and n >= len(cython.cast(bytes, link.chunks[link.first])):
-                n -= len(cython.cast(bytes, link.chunks[link.first]))
-                link.chunks[link.first] = None
-                link.first += 1
-            link.sent = n
-            if link.first > 0 and (link.owed == 0 or link.first >= 1024):
-                del link.chunks[:link.first]
-                link.first = 0
-        if link.owed > self.link_bytes_max:
-            self.close_link(link, "it reads too slowly: more waits for it than cluster-send-buffer allows")
-            return 0
-        if link.owed > 0:
-            want |= EPOLLOUT
-        if link.is_open and want != link.interest:
-            link.interest = want
-            self.control(link.fd, EPOLL_CTL_MOD, want)
-        return 0
-
-    @cython.cfunc
-    @cython.exceptval(-2)
-    def send_pieces(self, link: Link) -> cython.Py_ssize_t:
-        pieces: iovec[64]
-        message: msghdr
-        count: cython.Py_ssize_t = min(64, len(link.chunks) - link.first)
-        k: cython.Py_ssize_t
-        for k in range(count):
-            chunk: bytes = cython.cast(bytes, link.chunks[link.first + k])
-            pieces[k].iov_base = PyBytes_AS_STRING(chunk)
-            pieces[k].iov_len = len(chunk)
-        pieces[0].iov_base = cython.cast(cython.p_char, pieces[0].iov_base) + link.sent
-        pieces[0].iov_len -= link.sent
-        if count == 1:
-            return send(link.fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL)
-        memset(cython.address(message), 0, cython.sizeof(message))
-        message.msg_iov = pieces
-        message.msg_iovlen = count
-        return sendmsg(link.fd, cython.address(message), MSG_NOSIGNAL)
 
     # -- patience ------------------------------------------------------------------------------------------
 
@@ -1291,14 +1024,10 @@ class Sockets:
     def figures(self):
         longest: cython.Py_ssize_t = 0
         biggest: cython.Py_ssize_t = 0
-        most_owed: cython.Py_ssize_t = 0
         for each in self.everybody():
             connection: Connection = cython.cast(Connection, each)
             longest = max(longest, len(connection.chunks))
             biggest = max(biggest, connection.have)
-        for each in self.links.values():
-            link: Link = cython.cast(Link, each)
-            most_owed = max(most_owed, link.owed)
         return {
             "total_net_input_bytes": self.bytes_in,
             "total_net_output_bytes": self.bytes_out,
@@ -1306,15 +1035,12 @@ class Sockets:
             "step_longest_usec": self.longest_ns // 1000,
             "client_longest_output_list": longest,
             "client_biggest_input_buf": biggest,
-            "bus_links": len(self.links),
-            "bus_net_input_bytes": self.link_bytes_in,
-            "bus_net_output_bytes": self.link_bytes_out,
-            "bus_biggest_send_buffer": most_owed,
+            **self.links.figures(),
         }
 
     def reset(self):
         self.bytes_in = self.bytes_out = self.refused = self.longest_ns = 0
-        self.link_bytes_in = self.link_bytes_out = 0
+        self.links.reset()
         for each in self.directs.values():
             row: Direct = cython.cast(Direct, each)
             row.calls = row.ns = 0

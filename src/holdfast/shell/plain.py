@@ -8,9 +8,7 @@ frames, let the node make its own frames (flush), then (the journal will stand h
 before everything that was read has been run, so one write to disk can stand behind many replies, and what
 fifty clients added in one turn goes to a peer as one frame, in one call.
 
-A link is a socket with another node: bus.py makes it and proves who is there, adopt() takes it over. On it
-travel frames, each behind its length as four bytes, little-endian. A link ends as a whole: bytes that are no
-frame, a peer that reads too slowly, a broken socket; never is a frame left out.
+Links with other nodes are in the same set and in the same turn; what is done with them is in plain_links.py.
 
 Transports other than sockets of our own (TLS, for one) come in by attach, feed and detach: the same
 connection with a `write` and a `close` in place of a file descriptor.
@@ -22,10 +20,7 @@ import errno
 import select
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
-from traceback import format_exc
 from typing import Any, Protocol
 
 from holdfast.core.node import Node
@@ -36,15 +31,12 @@ from holdfast.shell.bounds import (
     EVENTS_PER_ROUND,
     HELD_INPUT_MAX,
     LINGER_MS,
-    LINK_CHUNK_BYTES,
-    LINK_CHUNKS_PER_SEND,
-    LINK_READ_BYTES,
     OUTPUT_HIGH_WATER,
     READ_BYTES,
     ROUNDS_PER_STEP,
     STRANGER_MS,
 )
-from holdfast.wire.bus import FRAME_BYTES_MAX
+from holdfast.shell.plain_links import Links
 from holdfast.wire.resp import BULK_BYTES_FLOOR, ProtocolError, Requests
 
 # Linux's numbers, so that the names exist where epoll does not and connections come in by attach() only.
@@ -83,24 +75,6 @@ class Connection:
         self.over_soft_since = 0
 
 
-class Link:
-    """A connection with another node, handshaken: frames both ways."""
-
-    def __init__(self, sock: socket.socket, peer: Peer) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.peer = peer
-        self.buf = bytearray()  # frames that arrived, the last one perhaps in part
-        self.whole = bytearray()  # or a frame too long for that, being filled
-        self.filled = 0
-        self.chunks: deque[bytes] = deque()  # what the peer is owed
-        self.sent = 0  # of the first chunk
-        self.owed = 0
-        self.is_open = True
-        self.is_dirty = False
-        self.interest = EPOLLIN | EPOLLRDHUP
-
-
 class Sockets:
     def __init__(self, node: Node, handlers: dict[bytes, list[Any]], offset_ms: int) -> None:
         self.node = node
@@ -108,20 +82,15 @@ class Sockets:
         self.offset_ms = offset_ms  # from the monotonic clock to the node's
         self.connections: dict[int, Connection] = {}
         self.attached: set[Connection] = set()
-        self.links: dict[int, Link] = {}
-        self.link_of: dict[Peer, Link] = {}
         self.listeners: dict[int, socket.socket] = {}
         self.deferred: list[socket.socket] = []  # listeners that wait for a free descriptor
         self.dirty: list[Connection] = []
-        self.unsent: list[Link] = []
         self.resumed: list[Connection] = []  # those that may go on, having read what they were owed
-        self.is_unsettled = False  # something was closed since the node last made its frames
+        self.is_unsettled = False  # somebody was closed since the node last made its frames
         self.wakeups = node.wakeups
         self.requests = node.requests
         self.peers = node.peers
-        self.frames = node.frames
         self.on_requests: Callable[[], None] = lambda: None
-        self.on_lost: Callable[[Peer, str], None] = lambda peer, why: None
         self.commit: Callable[[], None] | None = None
         self.wake = 0
         self.now = 0
@@ -132,12 +101,11 @@ class Sockets:
         self.bulk_bytes_max = BULK_BYTES_FLOOR
         self.command_bytes_max = 64 * 1024 * 1024
         self.hard_bytes = self.soft_bytes = self.soft_ms = 0
-        self.link_bytes_max = 256 * 1024 * 1024
         self.bytes_in = self.bytes_out = self.refused = self.longest_ns = 0
-        self.link_bytes_in = self.link_bytes_out = 0
         self.direct_calls: dict[bytes, int] = dict.fromkeys(handlers, 0)
         self.direct_ns: dict[bytes, int] = dict.fromkeys(handlers, 0)
         self.poll = select.epoll() if hasattr(select, "epoll") else None
+        self.links = Links(node, self.poll)
 
     def configure(
         self, maxclients: int, keepalive_s: int, idle_ms: int, command_ms: int, body_bytes: int,
@@ -153,9 +121,6 @@ class Sockets:
         for connection in [*self.connections.values(), *self.attached]:
             connection.requests.bulk_bytes_max = self.bulk_bytes_max
             connection.requests.command_bytes_max = self.command_bytes_max
-
-    def configure_links(self, send_bytes: int) -> None:
-        self.link_bytes_max = send_bytes
 
     def fileno(self) -> int:
         assert self.poll is not None
@@ -177,8 +142,8 @@ class Sockets:
                 connection = self.connections.get(fd)
                 if connection is not None:
                     self.ready(connection, what)
-                elif fd in self.links:
-                    self.link_ready(self.links[fd], what)
+                elif fd in self.links.by_fd:
+                    self.links.ready(fd, what)
                 elif fd in self.listeners:
                     self.accept(self.listeners[fd])
             self.finish()
@@ -196,11 +161,13 @@ class Sockets:
         while True:
             self.is_unsettled = False
             self.pass_wakeups()
-            if len(self.peers) > 1:
-                self.node.flush()
-                self.owe_frames()
+            has_peers = len(self.peers) > 1
+            if has_peers:
+                self.links.make_frames()
             if self.commit is not None:
                 self.commit()
+            if has_peers and self.links.send_all():
+                self.is_unsettled = True
             self.send_all()
             if self.resumed:
                 resumed, self.resumed = self.resumed, []
@@ -213,11 +180,6 @@ class Sockets:
         self.wake = self.node.next_wake()
 
     def send_all(self) -> None:
-        """Frames first: others wait for them before they can answer."""
-        unsent, self.unsent = self.unsent, []
-        for link in unsent:
-            link.is_dirty = False
-            self.send_frames(link)
         dirty, self.dirty = self.dirty, []
         for connection in dirty:
             connection.is_dirty = False
@@ -350,11 +312,7 @@ class Sockets:
         """Close everything."""
         for connection in [*self.connections.values(), *self.attached]:
             self.close(connection)
-        for link in self.links.values():
-            link.is_open = False
-            link.sock.close()
-        self.links.clear()
-        self.link_of.clear()
+        self.links.shut()
         for sock in self.listeners.values():
             sock.close()
         self.listeners.clear()
@@ -518,152 +476,11 @@ class Sockets:
     # -- links ---------------------------------------------------------------------------------------------
 
     def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
-        """Take over a handshaken connection; an older link with the same node ends. None: the node wants none."""
-        assert self.poll is not None
+        """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        known = self.node.by_id.get(facts.node_id)
-        if known is not None:
-            self.drop(known, "a new connection has taken its place")
-        peer = self.node.link_up(facts)
-        if peer is None:
-            sock.close()
-        else:
-            link = Link(sock, peer)
-            self.links[link.fd] = self.link_of[peer] = link
-            self.poll.register(link.fd, link.interest)
+        peer = self.links.adopt(sock, facts)
         self.finish()
         return peer
-
-    def drop(self, peer: Peer, why: str) -> None:
-        """End the link with a peer, if there is one."""
-        link = self.link_of.get(peer)
-        if link is not None:
-            self.close_link(link, why)
-
-    def close_link(self, link: Link, why: str) -> None:
-        if not link.is_open:
-            return
-        link.is_open = False
-        link.chunks.clear()
-        link.buf.clear()
-        assert self.poll is not None
-        self.poll.unregister(link.fd)
-        del self.links[link.fd]
-        del self.link_of[link.peer]
-        link.sock.close()
-        self.is_unsettled = True
-        self.node.link_down(link.peer)
-        self.on_lost(link.peer, why)
-
-    def link_ready(self, link: Link, what: int) -> None:
-        if what & EPOLLOUT:
-            self.send_frames(link)
-            if not link.is_open:
-                return
-        if not what & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
-            return
-        try:
-            if link.whole:
-                came = link.sock.recv_into(memoryview(link.whole)[link.filled:])
-                data = b""
-            else:
-                data = link.sock.recv(LINK_READ_BYTES)
-                came = len(data)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.close_link(link, error.strerror or "a broken connection")
-            return
-        if came == 0:
-            self.close_link(link, "the other side has closed it")
-            return
-        self.link_bytes_in += came
-        if link.whole:
-            link.filled += came
-            if link.filled == len(link.whole):
-                frame, link.whole = bytes(link.whole), bytearray()
-                self.frame(link, frame)
-        else:
-            link.buf += data
-            self.take_frames(link)
-
-    def take_frames(self, link: Link) -> None:
-        """Do what the frames that are here say; keep the one that is here in part."""
-        buf = link.buf
-        at, end = 0, len(buf)
-        while end - at >= 4:
-            size = int.from_bytes(buf[at:at + 4], "little")
-            if size > FRAME_BYTES_MAX:
-                self.close_link(link, "a frame longer than any")
-                return
-            if end - at - 4 < size:
-                if size + 4 > LINK_READ_BYTES:
-                    link.whole = bytearray(size)
-                    link.filled = end - at - 4
-                    link.whole[:link.filled] = buf[at + 4:]
-                    at = end
-                break
-            data = bytes(buf[at + 4:at + 4 + size])
-            at += 4 + size
-            if not self.frame(link, data):
-                return
-        del buf[:at]
-
-    def frame(self, link: Link, data: bytes) -> bool:
-        try:
-            is_good = self.node.frame(link.peer, data)
-        except Exception:
-            # Ours or the peer's fault: this link is in doubt, and only this link.
-            self.node.faults.append(format_exc())
-            is_good = False
-        if not is_good:
-            self.close_link(link, "a frame that is none")
-        return is_good
-
-    def owe_frames(self) -> None:
-        """What the node has to say to its peers in this turn."""
-        for peer, data in self.frames:
-            link = self.link_of.get(peer)
-            if link is None:
-                continue
-            head = len(data).to_bytes(4, "little")
-            if len(data) < LINK_CHUNK_BYTES:
-                link.chunks.append(head + data)
-            else:
-                link.chunks += (head, data)
-            link.owed += 4 + len(data)
-            if not link.is_dirty:
-                link.is_dirty = True
-                self.unsent.append(link)
-        self.frames.clear()
-
-    def send_frames(self, link: Link) -> None:
-        while link.is_open and link.owed > 0:
-            pieces: list[bytes | memoryview] = list(islice(link.chunks, LINK_CHUNKS_PER_SEND))
-            if link.sent > 0:
-                pieces[0] = memoryview(pieces[0])[link.sent:]
-            try:
-                sent = link.sock.sendmsg(pieces)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                self.close_link(link, error.strerror or "a broken connection")
-                return
-            self.link_bytes_out += sent
-            link.owed -= sent
-            sent += link.sent
-            while link.chunks and sent >= len(link.chunks[0]):
-                sent -= len(link.chunks.popleft())
-            link.sent = sent
-        if link.is_open:
-            if link.owed > self.link_bytes_max:
-                self.close_link(link, "it reads too slowly: more waits for it than cluster-send-buffer allows")
-                return
-            want = EPOLLIN | EPOLLRDHUP | (EPOLLOUT if link.owed > 0 else 0)
-            if want != link.interest:
-                link.interest = want
-                assert self.poll is not None
-                self.poll.modify(link.fd, want)
 
     # -- patience ------------------------------------------------------------------------------------------
 
@@ -709,15 +526,12 @@ class Sockets:
             "step_longest_usec": self.longest_ns // 1000,
             "client_longest_output_list": max((len(each.chunks) for each in everybody), default=0),
             "client_biggest_input_buf": max((each.requests.waiting() for each in everybody), default=0),
-            "bus_links": len(self.links),
-            "bus_net_input_bytes": self.link_bytes_in,
-            "bus_net_output_bytes": self.link_bytes_out,
-            "bus_biggest_send_buffer": max((link.owed for link in self.links.values()), default=0),
+            **self.links.figures(),
         }
 
     def reset(self) -> None:
         self.bytes_in = self.bytes_out = self.refused = self.longest_ns = 0
-        self.link_bytes_in = self.link_bytes_out = 0
+        self.links.reset()
         for name in self.handlers:
             self.direct_calls[name] = self.direct_ns[name] = 0
 

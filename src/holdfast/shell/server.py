@@ -253,8 +253,8 @@ class Server:
         self.node.peers[0].facts = PeerFacts(
             me.node_id, me.incarnation, me.host, me.port, me.bus_port, me.host_id, me.zone
         )
-        bus = Bus(me, secret, self.adopt, self.sockets.drop)
-        self.sockets.on_lost = bus.lost
+        bus = Bus(me, secret, self.adopt, self.sockets.links.drop)
+        self.sockets.links.on_lost = bus.lost
         for listener in listeners:
             bus.listen(listener)
         for place in self.joins:
@@ -347,7 +347,7 @@ class Server:
         elif request.kind == effects.DIAL and self.bus is not None:
             self.bus.dial(request.argument)
         elif request.kind == effects.DROP_LINK and request.peer is not None:
-            self.sockets.drop(request.peer, "the node has given it up")
+            self.sockets.links.drop(request.peer, "the node has given it up")
         elif request.kind == effects.SAVE_NODES:
             self.saved_nodes = "?"
             self.save_nodes()
@@ -382,7 +382,7 @@ class Server:
             number("maxclients"), number("tcp-keepalive"), number("timeout") * 1000, number("command-timeout-ms"),
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
-        self.sockets.configure_links(number("cluster-send-buffer"))
+        self.sockets.links.configure(number("cluster-send-buffer"))
         level = {"debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO,
                  "warning": logging.WARNING}[self.config.text("loglevel")]
         log.setLevel(level)

@@ -29,12 +29,14 @@ VERSION: Final = 1
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A frame longer than this is no frame: ten times the largest that a sender makes (FRAME_BYTES_FULL)."""
+"""A frame longer than this is no frame: more than the longest body there can be (limits.BODY_BYTES_MAX) and a
+full frame before it."""
 
 FRAME_BYTES_FULL: Final = 4 * 1024 * 1024
 """A sender begins a new frame when one has grown to this, so that no single body waits behind too many."""
 
 ID: Final = 48
+NODE_ID: Final = 40
 HEADER: Final = 16
 
 # Membership (core/membership.py).
@@ -95,6 +97,17 @@ def write_i64(out: BytesWriter, v: i64) -> None:
     write_i64_le(out, v)
 
 
+def is_hex(text: bytes, first: i64, end: i64) -> bool:
+    """Whether text[first:end] is lower-case hex digits."""
+    i = first
+    while i < end:
+        c = text[i]
+        if not (48 <= c <= 57 or 97 <= c <= 102):
+            return False
+        i += 1
+    return True
+
+
 class Reader:
     """Reads fields off the front of a frame; running out of bytes is a BadFrame, never an IndexError."""
 
@@ -129,6 +142,19 @@ class Reader:
     def text(self, n: i64) -> bytes:
         at = self.skip(n)
         return self.data[at:at + n]
+
+    def job_id(self) -> bytes:
+        """48 characters that have the form of a job id."""
+        jid = self.text(ID)
+        if not jid.startswith(b"DI") or not jid.endswith(b"SQ") or not is_hex(jid, 2, ID - 2):
+            raise BadFrame("not a job id")
+        return jid
+
+    def node_id(self) -> bytes:
+        node_id = self.text(NODE_ID)
+        if not is_hex(node_id, 0, NODE_ID):
+            raise BadFrame("not a node id")
+        return node_id
 
     def name(self) -> bytes:
         return self.text(self.u32())

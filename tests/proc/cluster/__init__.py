@@ -1,0 +1,1 @@
+"""Disque's own thirteen test stories, and a few more, on seven real nodes."""
