@@ -29,7 +29,7 @@ def note(text: str) -> None:
 def extensions() -> list[Any]:
     if {"egg_info", "dist_info"} & set(sys.argv):
         return []  # only asked what the package is called
-    if os.environ.get("HOLDFAST_PURE"):
+    if os.environ.get("HOLDFAST_PURE", "").lower() not in ("", "0", "no", "false", "off"):
         note("HOLDFAST_PURE is set: installing without compiling")
         return []
     try:

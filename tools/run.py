@@ -48,6 +48,11 @@ def is_free(port: int) -> bool:
         return True
 
 
+def folder_for(port: int) -> str:
+    """A folder is one node's: a second one, on a port of its own, gets another."""
+    return FOLDER if port == PORT else f"{FOLDER}-{port}"
+
+
 def choose_port() -> int:
     if is_free(PORT):
         return PORT
@@ -59,7 +64,7 @@ def choose_port() -> int:
 
 
 def start(port: int) -> subprocess.Popen[bytes]:
-    words = ["node", "--dir", FOLDER, "--bind", HOST, "--port", str(port)]
+    words = ["node", "--dir", folder_for(port), "--bind", HOST, "--port", str(port)]
     return subprocess.Popen([sys.executable, "-m", "holdfast", *words])
 
 
@@ -113,7 +118,7 @@ def talk(port: int, node: subprocess.Popen[bytes]) -> None:
         prompt = f"{programs}/holdfast cli" + ("" if port == PORT else f" -p {port}")
         print(
             WORDS.format(
-                host=HOST, port=port, folder=FOLDER, prompt=prompt, redis=f"redis-cli -p {port}",
+                host=HOST, port=port, folder=folder_for(port), prompt=prompt, redis=f"redis-cli -p {port}",
                 python=programs / "python",
             ),
             flush=True,

@@ -30,6 +30,7 @@ if ! cmp -s <(asked_for) .venv/.installed; then
 else
     echo "setup: compiling what has changed"
     mkdir -p build
+    rm -f src/*__mypyc*.so  # of an earlier set of modules; its name changes with the set
     if ! HOLDFAST_COMPILE=1 .venv/bin/python setup.py --quiet build_ext --inplace > build/compile.log 2>&1; then
         cat build/compile.log >&2
         exit 1

@@ -8,7 +8,7 @@
 
 What comes back is the same `Queue` (or `AsyncQueue`) whatever the url says, so moving from an embedded
 queue to a cluster is a change of a string. Settings of an embedded node go after a question mark:
-`memory:?maxmemory=100mb`.
+`memory:?maxmemory=100mb` (`holdfast.embedded.SETTINGS` are those that mean something there).
 
 A connection is tried at once: a wrong address, a wrong password or a missing one is an exception here and
 not a surprise at the first job.
@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from holdfast.client.errors import BadRequest, Error, Loading, NotAvailable
+from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading, NotAvailable
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
@@ -50,6 +50,9 @@ def open(
     pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(pool.call(["PING"]))
+    except ConnectionLost as error:
+        pool.close()
+        raise hung_up(error) from error
     except BaseException:
         pool.close()
         raise
@@ -71,6 +74,9 @@ async def aopen(
     pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(await pool.call(["PING"]))
+    except ConnectionLost as error:
+        await pool.close()
+        raise hung_up(error) from error
     except BaseException:
         await pool.close()
         raise
@@ -79,6 +85,10 @@ async def aopen(
 
 def split(url: str) -> tuple[str, str]:
     """Scheme and rest, or a sentence about what is wrong."""
+    given: object = url
+    if not isinstance(given, str):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"open() takes a url as a str, such as 'memory:' or 'holdfast://host', not {kind}")
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
     if scheme in LATER:
@@ -124,6 +134,15 @@ def targets(
 
 
 def check(reply: object) -> None:
-    """Is the node behind the door willing? One that is still loading will be."""
-    if isinstance(reply, Error) and not isinstance(reply, Loading):
+    """Is it a node, and is it willing? One that is still loading will be."""
+    if isinstance(reply, Error):
+        if isinstance(reply, Loading):
+            return
         raise reply
+    if reply != b"PONG":
+        raise BadReply(f"this does not look like a Holdfast node: it answers PING with {reply!r:.40}")
+
+
+def hung_up(error: ConnectionLost) -> ConnectionLost:
+    """What closes the connection at the first word is seldom a node."""
+    return ConnectionLost(f"{error.text}. If it never answers, this does not look like a Holdfast node")

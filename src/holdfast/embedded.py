@@ -16,8 +16,11 @@ loop; here it is whoever is there:
 So nothing runs when nobody calls, and nobody needs it to.
 
 Leaving early. A caller that is interrupted (Ctrl-C, a cancelled task) withdraws: its session is
-disconnected, so that no job is handed to nobody. If the answer had come at that very moment, its jobs are
-given back (NACK).
+disconnected before time is moved on, so that a job which has just become due is not handed to nobody. If
+the answer had come before that, its jobs are given back (NACK).
+
+An interrupt may also come while the machine is at work for this caller. So what the machine leaves behind
+is read to its end (`_execute`) and a wakeup stays in the list until it is delivered (`_follow_up`).
 
 Both faces stand on the same `Local`: `SyncLoopback` for threads, `AsyncLoopback` for the tasks of an
 event loop. They may even share one. The lock is held for the length of one command, so the event loop
@@ -39,7 +42,7 @@ from holdfast.client.asks import Undo
 from holdfast.client.errors import BadRequest, Closed, Error
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply, new_reader, to_bytes
-from holdfast.core.config import BadSetting, Config
+from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.core.effects import CLOSE, KILL
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
@@ -52,11 +55,14 @@ TICKS_MAX: Final = 1000
 BREATHE_MS: Final = 1
 """An async caller that never has to wait still lets the loop run other tasks this often."""
 
+SETTINGS: Final = ("maxmemory", "maxmemory-policy", "max-body-bytes", "enable-debug")
+"""What an embedded node can be told. The other settings are about sockets, logs and passwords."""
+
 log = logging.getLogger("holdfast")
 
 
 def open_memory(settings: Mapping[str, str] | None = None) -> Queue:
-    """A queue in the memory of this process, for threads."""
+    """A queue in the memory of this process, for threads. Settings: any of SETTINGS."""
     return Queue(SyncLoopback(Local(settings)))
 
 
@@ -157,19 +163,18 @@ class Local:
         if waiter.session is None:
             return  # It never came in. In a forked child the lock may be held for ever: don't touch it.
         with self._lock:
+            if not self._is_closed:
+                self._follow_up()  # Its answer may be among what is still to be passed on.
             self._dismiss(waiter)
             if self._is_closed:
                 return
-            self._move_time()
             if not waiter.is_over:
+                # First of all: when time moves on, its patience may end and a job for it may become due.
+                waiter.is_over = True
                 self._node.disconnect(waiter.session)
             elif undo is not None:
-                back = undo(waiter.reply)
-                if back is not None:
-                    helper = Waiter()
-                    helper.session = self._node.connect("embedded")
-                    helper.words = [to_bytes(arg) for arg in back]
-                    self._execute(helper)
+                self._run_by_itself(undo(waiter.reply))
+            self._move_time()
             self._follow_up()
 
     def nudge(self) -> None:
@@ -201,18 +206,37 @@ class Local:
         if node.wakeups or node.requests:
             self._follow_up()
 
+    def _run_by_itself(self, argv: Argv | None) -> None:
+        """A command whose answer nobody waits for."""
+        if argv is None:
+            return
+        helper = _Nobody()
+        helper.session = self._node.connect("embedded")
+        helper.session.handle = helper  # In a CLIENT PAUSE it runs when that is over.
+        helper.words = [to_bytes(arg) for arg in argv]
+        self._execute(helper)
+
     def _execute(self, waiter: Waiter) -> None:
         node, session = self._node, waiter.session
         assert session is not None
-        node.execute(session, waiter.words)
-        output = node.take_output()
-        if session.blocked != NOTHING:
-            return
-        if output:
-            self._reader.feed(output)
-            waiter.reply = self._reader.gets()
-        waiter.is_over = True
-        self._release(session)
+        try:
+            node.execute(session, waiter.words)
+        finally:  # Interrupted as well: left where it is, it would be taken for the next command's answer.
+            output = node.take_output()
+            if session.blocked == NOTHING:
+                if output:
+                    waiter.reply = self._read(output)
+                waiter.is_over = True
+        if waiter.is_over:
+            self._release(session)
+
+    def _read(self, data: bytes) -> Reply:
+        try:
+            self._reader.feed(data)
+            return self._reader.gets()
+        except BaseException:
+            self._reader = new_reader()  # The old one may hold half of what it was fed.
+            raise
 
     def _release(self, session: Session) -> None:
         """Keep a session for the next call, unless it is special (a monitor, RESP3, quiet, closing)."""
@@ -227,15 +251,14 @@ class Local:
         """After an event: pass answers on, refuse what only a server can do, see to the keeper."""
         node = self._node
         while node.wakeups or node.requests:
-            requests = list(node.requests)
-            node.requests.clear()
-            for request in requests:
+            while node.requests:
+                request = node.requests[0]
                 if request.session is not None:
                     self._refuse(request.kind, request.session)
-            wakeups = list(node.wakeups)
-            node.wakeups.clear()
-            for session, data in wakeups:
-                self._pass_on(session, data)
+                del node.requests[0]
+            while node.wakeups:
+                self._pass_on(*node.wakeups[0])
+                del node.wakeups[0]
         if self._keeper is not None and node.next_wake() < self._armed_ms:
             self._armed_ms = node.next_wake()
             self._keeper.wake()
@@ -247,14 +270,13 @@ class Local:
         if not isinstance(waiter, Waiter) or waiter.is_over:
             return  # A monitor, or someone who has left.
         if data:
-            self._reader.feed(data)
-            waiter.reply = self._reader.gets()
+            waiter.reply = self._read(data)
             waiter.is_over = True
             self._release(session)
         else:
             self._execute(waiter)  # CLIENT PAUSE is over: it had not run yet.
         if waiter.is_over:
-            del self._waiters[waiter]
+            self._waiters.pop(waiter, None)
             waiter.wake()
 
     def _refuse(self, kind: str, session: Session) -> None:
@@ -264,7 +286,7 @@ class Local:
             if isinstance(waiter, Waiter) and not waiter.is_over:
                 waiter.is_over = True
                 waiter.error = Closed("this call was ended by CLIENT KILL")
-                del self._waiters[waiter]
+                self._waiters.pop(waiter, None)
                 waiter.wake()
         elif kind != CLOSE and session.blocked != NOTHING:
             self._node.answer(session, b"-ERR an embedded node can't do that: it has no server around it\r\n")
@@ -332,6 +354,13 @@ class AsyncLoopback:
         self.local.close()
 
 
+class _Nobody(Waiter):
+    """Stands for a caller that has left."""
+
+    def wake(self) -> None:
+        pass
+
+
 class _ThreadWaiter(Waiter):
     def arm(self) -> None:
         self._event = threading.Event()
@@ -353,11 +382,11 @@ class _TaskWaiter(Waiter):
         self._thread = threading.get_ident()
 
     def wake(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._event.set()
-            return
         with contextlib.suppress(RuntimeError):  # Its loop is closed: nobody waits there any more.
-            self._loop.call_soon_threadsafe(self._event.set)
+            if threading.get_ident() == self._thread:
+                self._event.set()
+            else:
+                self._loop.call_soon_threadsafe(self._event.set)
 
     def clear(self) -> None:
         self._event.clear()
@@ -380,8 +409,13 @@ def _clock() -> Callable[[], int]:
 def _config(settings: Mapping[str, str]) -> Config:
     config = Config()
     for name, value in settings.items():
+        if name in BY_NAME and name not in SETTINGS:
+            raise BadRequest(
+                f"{name} has no effect in an embedded queue: it is about a server. "
+                f"Those that have one are {', '.join(SETTINGS)}"
+            )
         try:
             config.set(name, value)
         except BadSetting as error:
-            raise BadRequest(str(error)) from None
+            raise BadRequest(str(error) if name not in BY_NAME else f"{name}: {error}") from None
     return config

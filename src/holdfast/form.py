@@ -1,8 +1,8 @@
 """Which form of Holdfast this is: compiled, or the same files as plain Python.
 
-The package's __init__ imports this module before any other of ours. With HOLDFAST_PURE set, the compiled
-files beside the plain ones are passed over, so that one installation can be run, tested and debugged in
-both forms.
+The package's __init__ imports this module before any other of ours. With HOLDFAST_PURE set (and not
+to 0, no, false or off), the compiled files beside the plain ones are passed over, so that one
+installation can be run, tested and debugged in both forms.
 """
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from types import ModuleType
 
-PURE = bool(os.environ.get("HOLDFAST_PURE"))
+OFF = ("", "0", "no", "false", "off")
+
+
+def is_on(variable: str) -> bool:
+    """Is this variable of the environment set, to something that does not mean no?"""
+    return os.environ.get(variable, "").strip().lower() not in OFF
+
+
+PURE = is_on("HOLDFAST_PURE")
 
 
 class SourceOnly:

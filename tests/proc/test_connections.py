@@ -250,8 +250,58 @@ def test_a_port_that_is_taken(node: Node) -> None:
 def test_settings_that_cannot_be() -> None:
     assert "maxclients" in fails_to_start("--set", "maxclients=many")
     assert "there is no file" in fails_to_start("--config", "/nonexistent/holdfast.toml")
-    assert "HOLDFAST_MAXCLIENT" in fails_to_start(env={"HOLDFAST_MAXCLIENT": "1"})
     assert "Unix socket" in fails_to_start("--set", "unixsocket=/nonexistent/node.sock")
+    assert "octal" in fails_to_start("--set", "unixsocket=node.sock", "--set", "unixsocketperm=999")
+    assert "cannot write the log" in fails_to_start("--set", "logfile=/nonexistent/node.log")
+    assert "no such address" in fails_to_start("--bind", "300.1.1.1")
+    assert "there is no setting" in fails_to_start("--set", "nonsense=1")
+    assert "which is it" in fails_to_start("--bind", "127.0.0.1", "--set", "bind=127.0.0.2")
+
+
+def test_a_variable_that_names_no_setting_is_said_and_ignored() -> None:
+    """Kubernetes puts such variables there for a service of our name."""
+    with Node(env={"HOLDFAST_MAXCLIENT": "1", "HOLDFAST_PORT": "tcp://10.0.0.1:7711"}) as node, node.client() as client:
+        assert client.ask("PING") == b"PONG"
+        assert "HOLDFAST_MAXCLIENT" in node.log()
+
+
+def test_a_folder_is_one_nodes(tmp_path: Path) -> None:
+    with Node("--dir", str(tmp_path)) as node, node.client() as client:
+        assert "used by another node" in fails_to_start("--dir", str(tmp_path))
+        assert client.ask("PING") == b"PONG"
+    with Node("--dir", str(tmp_path)) as node, node.client() as client:
+        assert client.ask("PING") == b"PONG"
+
+
+def test_a_unix_socket_is_one_nodes(tmp_path: Path) -> None:
+    """One that is in use is not taken away; one that was left behind is."""
+    path = tmp_path / "node.sock"
+    with Node("--set", f"unixsocket={path}"):
+        assert "another process" in fails_to_start("--set", f"unixsocket={path}")
+        assert path.is_socket()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with Node("--set", f"unixsocket={path}", "--set", "unixsocketperm=600"):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_browser_is_turned_away_before_its_body_is_read() -> None:
+    """A web page could make it send commands to a node on the same machine."""
+    with Node() as node, node.client() as client, node.client() as browser:
+        browser.send_raw(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nADDJOB evil body 0\r\n")
+        assert browser.read_to_end().startswith(b"-ERR this is not an HTTP server")
+        assert client.ask("QLEN", "evil") == 0
+
+
+def test_replies_that_are_owed_are_sent_before_the_end() -> None:
+    with Node() as node, node.client() as client, node.client() as reader:
+        for _ in range(20):
+            client.ask("ADDJOB", "q", b"x" * 500_000, "0")
+        reader.send("QPEEK", "q", "20")
+        until(lambda: int(node.info(client, "stats")["total_net_output_bytes"]) > 100_000)
+        node.signal(signal.SIGTERM)
+        assert len(reader.read_to_end()) > 10_000_000
+        assert node.wait() == 0
 
 
 # -- signals ------------------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from holdfast import embedded
 from holdfast.client import errors
+from holdfast.client.asks import give_back
 from holdfast.client.jobs import AsyncJob, Job
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.embedded import AsyncLoopback, Local, SyncLoopback
@@ -338,6 +340,131 @@ def test_threads_and_failures_lose_nothing() -> None:
     assert sorted(finished) == sorted(b"%d" % n for n in range(count))
 
 
+# -- leaving when something is due ---------------------------------------------------------------------------
+
+
+def enter(bench: Bench, *words: str | int) -> embedded._ThreadWaiter:
+    """A call that waits, without a thread: the test decides when it looks and when it leaves."""
+    waiter = embedded._ThreadWaiter()
+    assert not bench.local.start(words or ["GETJOB", "TIMEOUT", 1000, "FROM", "q"], waiter)
+    assert not bench.local.look(waiter)
+    return waiter
+
+
+def test_leaving_when_the_own_timeout_is_due_strands_nobody(bench: Bench) -> None:
+    waiters = [enter(bench) for _ in range(3)]
+    bench.clock.ms += 1000
+    bench.local.leave(waiters[1], give_back)
+    for waiter in (waiters[0], waiters[2]):
+        assert waiter._event.is_set() and bench.local.look(waiter) and waiter.reply is None
+    assert not bench.local._waiters and bench.blocked() == 0
+
+
+@pytest.mark.parametrize("retry", [0, 30])
+def test_a_job_that_becomes_due_as_its_taker_leaves_is_not_handed_out(bench: Bench, retry: int) -> None:
+    job_id = bench.queue.add("q", "precious", delay=1, retry=retry)
+    waiter = enter(bench, "GETJOB", "FROM", "q")
+    bench.clock.ms += 1000
+    bench.local.leave(waiter, give_back)
+    job = bench.queue.try_next("q")
+    assert job is not None and (job.id, job.nacks) == (job_id, 0)
+
+
+def test_a_job_due_goes_to_the_next_in_line_when_the_first_leaves(bench: Bench) -> None:
+    job_id = bench.queue.add("q", "precious", delay=1, retry=0)
+    first, second = (enter(bench, "GETJOB", "FROM", "q") for _ in range(2))
+    bench.clock.ms += 1000
+    bench.local.leave(first, give_back)
+    assert bench.local.look(second) and give_back(second.reply) == ["NACK", job_id]
+
+
+def test_a_job_that_had_come_goes_to_another_who_waits(bench: Bench) -> None:
+    first = enter(bench, "GETJOB", "FROM", "q")
+    job_id = bench.queue.add("q", "b", retry=30)
+    second = enter(bench, "GETJOB", "FROM", "q")
+    bench.local.leave(first, give_back)
+    assert bench.local.look(second) and give_back(second.reply) == ["NACK", job_id]
+
+
+def test_a_job_is_given_back_even_in_a_pause(bench: Bench) -> None:
+    waiter = enter(bench, "GETJOB", "FROM", "q")
+    bench.queue.add("q", "b", retry=30)
+    bench.queue.call("CLIENT", "PAUSE", 1000)
+    bench.local.leave(waiter, give_back)
+    bench.advance(1)
+    assert bench.queue.length("q") == 1
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_what_ended_the_wait_is_what_the_caller_sees(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    def sleep(self: object) -> None:
+        bench.clock.ms += 1000
+        raise kind
+
+    monkeypatch.setattr(embedded._ThreadWaiter, "sleep", sleep)
+    with pytest.raises(kind):
+        bench.queue.next("q", timeout=1)
+    assert bench.blocked() == 0
+
+
+def test_an_interrupt_while_answers_are_passed_on_loses_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiters = [enter(bench) for _ in range(3)]
+    bench.clock.ms += 1000
+    pass_on = Local._pass_on
+
+    def interrupted(*args: Any) -> None:
+        monkeypatch.setattr(Local, "_pass_on", pass_on)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Local, "_pass_on", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bench.local.look(waiters[0])
+    bench.local.leave(waiters[0], give_back)
+    assert [bench.local.look(waiter) for waiter in waiters[1:]] == [True, True]
+
+
+def test_an_interrupt_in_the_middle_of_a_command_leaves_no_answer_for_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine has handed a job out, and the interrupt comes before its answer was read."""
+    bench.queue.add("q", "b", retry=30)
+
+    class Interrupting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(node, name)
+
+        def execute(self, *args: Any) -> None:
+            monkeypatch.setattr(bench.local, "_node", node)
+            node.execute(*args)
+            raise KeyboardInterrupt
+
+    node = bench.local._node
+    monkeypatch.setattr(bench.local, "_node", Interrupting())
+    with pytest.raises(KeyboardInterrupt):
+        bench.queue.next("q")
+    assert bench.queue.call("ECHO", "mine") == b"mine"
+    job = bench.queue.try_next("q")
+    assert job is not None and job.nacks == 1
+
+
+@pytest.mark.parametrize("name", ["port", "requirepass", "loglevel", "slowlog-max-len"])
+def test_a_setting_without_effect_is_refused(name: str) -> None:
+    with pytest.raises(errors.BadRequest, match=f"{name} has no effect .* maxmemory, maxmemory-policy"):
+        embedded.open_memory({name: "3"})
+
+
+def test_settings_with_effect() -> None:
+    settings = dict(zip(embedded.SETTINGS, ("10mb", "noeviction", "10", "yes"), strict=True))
+    with embedded.open_memory(settings) as q, pytest.raises(errors.BadRequest):
+        q.add("q", "longer than ten bytes")
+    with pytest.raises(errors.BadRequest, match="maxmemory: 'lots' is not a size"):
+        embedded.open_memory({"maxmemory": "lots"})
+
+
 # -- the async face ------------------------------------------------------------------------------------------
 
 
@@ -402,6 +529,27 @@ def test_a_task_cancelled_in_the_moment_of_delivery_gives_the_job_back() -> None
                 await task
             job = await q.try_next("q")
             assert job is not None and job.nacks == 1
+
+    asyncio.run(main())
+
+
+def test_tasks_cancelled_when_time_is_up() -> None:
+    """The clock is by hand: at the moment of cancelling, every timeout and a delayed job are due."""
+
+    async def main() -> None:
+        clock = Clock()
+        async with AsyncQueue(AsyncLoopback(Local(clock_ms=clock))) as q:
+            job_id = await q.add("late", "precious", delay=1, retry=0)
+            tasks = [asyncio.create_task(q.next(*names, timeout=1)) for names in (("q", "late"), ("q",))]
+            await blocked(q, 2)
+            clock.ms += 1000
+            tasks[0].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
+            with pytest.raises(errors.Empty):
+                await asyncio.wait_for(tasks[1], 10)
+            job = await q.try_next("late")
+            assert job is not None and job.id == job_id
 
     asyncio.run(main())
 

@@ -88,8 +88,8 @@ class Bench:
 
     async def run(self, mode: str) -> list[Phase]:
         """Measure, then clean up. Ctrl-C stops measuring; what was measured so far is reported."""
-        await self._connect()
         try:
+            await self._connect()
             return await self._measure(mode)
         finally:
             await self._clean()
@@ -103,8 +103,18 @@ class Bench:
             raise click.ClickException(
                 f"queue {self.queue!r} already holds {waiting} jobs; choose another with --queue"
             )
+        await self._try_one()
         for _ in range(self._count - 1):
             self._connections.append(await AsyncConnection.open(self.target))
+
+    async def _try_one(self) -> None:
+        """One job alone: what the node refuses it says here. In a window, a node that answers a body over its
+        limit with an error and hangs up would look like a lost connection. Delayed, so that nobody gets it."""
+        command: Argv = ["ADDJOB", self.queue, self._body, WAIT_MS, "TTL", TTL_S, "DELAY", TTL_S // 2]
+        job_id = values.text(_checked(await self._connections[0].call(command, WAIT_MS / 1000)))
+        self._ours.add(job_id)
+        _checked(await self._connections[0].call(["ACKJOB", job_id]))
+        self._ours.discard(job_id)
 
     async def _measure(self, mode: str) -> list[Phase]:
         if mode == "cycle":

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -45,9 +45,10 @@ def node(
     flags: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
-        if not separator or name not in BY_NAME:
-            words = f"'{pair}' is not of the form name=value with the name of a setting"
-            raise click.BadParameter(words, param_hint="--set")
+        if not separator:
+            fail(f"--set takes name=value, not '{pair}'")
+        if name not in BY_NAME:
+            fail(f"there is no setting '{name}'")
         flags[name] = value
     given_by_flag = (
         ("port", port), ("bind", bind), ("dir", folder), ("join", " ".join(joins) or None),
@@ -55,8 +56,16 @@ def node(
     )
     for name, given in given_by_flag:
         if given is not None:
+            if flags.get(name, str(given)) != str(given):
+                fail(f"--{name} says {given} and --set {name} says {flags[name]}: which is it to be?")
             flags[name] = str(given)
     sys.exit(run(flags, file))
+
+
+def fail(words: str) -> NoReturn:
+    """Say in a sentence why the node does not start."""
+    click.echo(f"holdfast node: {words}", err=True)
+    sys.exit(1)
 
 
 def run(flags: dict[str, str], file: Path | None) -> int:
@@ -68,6 +77,7 @@ def run(flags: dict[str, str], file: Path | None) -> int:
         try:
             settings = Settings(flags, file)
             start_log(settings.config.text("logfile"))
+            settings.lock()
             log = logging.getLogger("holdfast")
 
             async def serve(settings: Settings = settings, log: logging.Logger = log) -> tuple[int, bool]:
@@ -79,7 +89,10 @@ def run(flags: dict[str, str], file: Path | None) -> int:
                     log.info("ready on %s, process %d", server.where(), os.getpid())
                 return await serving, server.restart
 
-            code, again = run_loop(serve())
+            try:
+                code, again = run_loop(serve())
+            finally:
+                settings.unlock()
         except SettingsError as error:
             click.echo(f"holdfast node: {error}", err=True)
             return 1
@@ -99,7 +112,12 @@ def run_loop(main: Coroutine[Any, Any, tuple[int, bool]]) -> tuple[int, bool]:
 
 
 def start_log(path: str) -> None:
-    handler = logging.FileHandler(path) if path else logging.StreamHandler(sys.stderr)
+    from holdfast.shell.settings import SettingsError
+
+    try:
+        handler = logging.FileHandler(path) if path else logging.StreamHandler(sys.stderr)
+    except OSError as error:
+        raise SettingsError(f"cannot write the log {path}: {error.strerror}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("holdfast")
     root.handlers[:] = [handler]

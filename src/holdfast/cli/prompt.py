@@ -9,14 +9,18 @@ Three ways in, one way of sending:
 Answers look as in redis-cli: with types on a terminal, bare values in a pipe, JSON with --json. The exit
 code is 0, 1 if a command was answered with an error, 2 if the node could not be reached or did not answer.
 
+`help` and `help addjob` explain the commands, `exit` and `quit` leave, in all three.
+
 Everything the prompt knows about commands comes from the node's own table through `command_table` below.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
 OK: Final = 0
 ERROR_REPLY: Final = 1
 NOT_REACHED: Final = 2
+
+HELP: Final = ("HELP", "?")
+LEAVE: Final = ("exit", "quit")
 
 AS_IT_IS: Final = {"INFO", "CLUSTER NODES", "CLUSTER INFO", "CLIENT LIST", "CLIENT INFO", "LATENCY DOCTOR",
                    "LATENCY GRAPH", "DISQUE INFO"}  # fmt: skip
@@ -126,6 +133,8 @@ class Line:
         """Commands from a file or a pipe. The worst exit code of all; stops when the node is gone."""
         worst = OK
         for line in lines:
+            if to_text(line).strip().lower() in LEAVE:
+                break
             code = self.run_line(to_text(line))
             if code == NOT_REACHED:
                 return code
@@ -141,8 +150,12 @@ class Line:
         return self.run(words) if words else OK
 
     def run(self, words: list[bytes]) -> int:
-        """Send one command and print what comes back."""
+        """Send one command and print what comes back. Help is ours: no node is needed for it."""
         name = to_text(words[0]).upper()
+        if name in HELP:
+            return self._help(to_text(words[1]) if len(words) > 1 else "")
+        if name == "EXIT":
+            return OK
         try:
             connection = self.connect()
             reply = connection.call(words, None, give_back if name == "GETJOB" else None)
@@ -163,6 +176,12 @@ class Line:
             self._print(error, words)
             return ERROR_REPLY
         return ERROR_REPLY if isinstance(reply, errors.Error) else OK
+
+    def _help(self, name: str) -> int:
+        table = command_table()
+        is_there = not name or name.upper() in table
+        click.echo(help_text(table, name), err=not is_there)
+        return OK if is_there else ERROR_REPLY
 
     def connect(self) -> Connection:
         """The connection, made anew if there is none or the old one is gone."""
@@ -249,12 +268,8 @@ def interactive(line: Line) -> int:
             continue
         except EOFError:
             return OK
-        first, _, rest = typed.partition(" ")
-        if first.lower() in ("exit", "quit"):
+        if typed.lower() in LEAVE:
             return OK
-        if first.lower() in ("help", "?"):
-            click.echo(help_text(table, rest.strip()))
-            continue
         try:
             line.run_line(typed)
         except KeyboardInterrupt:
@@ -267,13 +282,34 @@ def help_text(table: dict[str, Spec], name: str) -> str:
         spec = table.get(name.split()[0].upper())
         if spec is None:
             return f"There is no command {name.split()[0].upper()}. `help` alone lists them all."
-        return f"\n  {spec.usage}\n\n  {spec.summary}\n  group: {spec.group}\n"
+        explained = manual(spec.name) or spec.summary
+        return f"\n  {spec.usage}\n\n{textwrap.indent(explained, '  ')}\n\n  group: {spec.group}\n"
     width = max(map(len, table))
     groups: dict[str, list[str]] = {}
     for spec in table.values():
         groups.setdefault(spec.group, []).append(f"    {spec.name:<{width}}  {spec.summary}")
     lists = "\n\n".join(f"  {group}\n" + "\n".join(lines) for group, lines in groups.items())
     return f"\n{lists}\n\n  `help NAME` shows a command's options; Tab completes; Ctrl-D leaves.\n"
+
+
+def manual(name: str) -> str:
+    """The long text of a command: its function's docstring, read from the source, since compiled functions do
+    not keep theirs. Empty where the source is not installed."""
+    from holdfast.core import commands
+
+    folder = Path(commands.__file__).parent
+    try:
+        rows = ast.walk(ast.parse((folder / "table.py").read_text("utf-8")))
+        calls = (each for each in rows if isinstance(each, ast.Call) and ast.unparse(each.func) == "Command")
+        handler = next(ast.unparse(each.args[-1]) for each in calls if ast.literal_eval(each.args[0]) == name)
+        module, _, function = handler.partition(".")
+        source = ast.parse((folder / f"{module}.py").read_text("utf-8"))
+    except (OSError, StopIteration, SyntaxError, ValueError):
+        return ""
+    for node in source.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return ast.get_docstring(node) or ""
+    return ""
 
 
 def toolbar(table: dict[str, Spec], typed: str) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .asks import Undo
-from .errors import BadReply, BadRequest, Error, Unknown
+from .errors import BadRequest, Error, Unknown
 from .resp import NOT_READY, PUSH, Argv, ProtocolError, Reader, Reply, encode, new_reader
 from .target import Target
 
@@ -146,7 +146,7 @@ class Connection:
         except OSError as error:
             raise self.target.lost(error) from error
         except (ProtocolError, TypeError) as error:
-            raise BadReply(f"{self.target} does not speak RESP: {error}") from error
+            raise self.target.not_a_node(f"it does not speak RESP: {error}") from error
         return reply
 
     def _receive(self, seconds: float | None) -> bytes:
@@ -307,7 +307,7 @@ class AsyncConnection:
         try:
             return self._reader.gets()
         except (ProtocolError, TypeError) as error:
-            raise BadReply(f"{self.target} does not speak RESP: {error}") from error
+            raise self.target.not_a_node(f"it does not speak RESP: {error}") from error
 
     async def _withdraw(self, undo: Undo | None) -> None:
         try:

@@ -9,6 +9,9 @@ Two bounds. Calls that don't wait for jobs share QUICK_MAX connections and queue
 short. Calls that wait for jobs need one each, up to WAITING_MAX; more are refused, since waiting for a
 place to wait could last for ever.
 
+Since connections are shared, a command that changes its connection (MONITOR, CLIENT REPLY, AUTH …) is refused:
+it would change it for some later call, and what the node then sends would be taken for that call's answer.
+
 A pool does not survive a fork: the child forgets the connections (they are the parent's conversations)
 and makes its own.
 """
@@ -23,12 +26,25 @@ from typing import Final
 
 from .asks import Undo
 from .connection import AsyncConnection, Connection
-from .errors import Closed, Error, TooManyClients, Unknown, Unreachable
-from .resp import Argv, Reply
+from .errors import BadRequest, Closed, Error, TooManyClients, Unknown, Unreachable
+from .resp import Argv, Reply, to_bytes, to_text
 from .target import Target, none_reachable
 
 QUICK_MAX: Final = 32
 WAITING_MAX: Final = 1000
+
+_BY_HAND: Final = "try it with `holdfast cli`"
+ADVICE: Final = {
+    "MONITOR": _BY_HAND,
+    "QUIT": "use close()",
+    "AUTH": "put the password into the url, holdfast://:password@host",
+    "HELLO": "the client chooses the protocol; HELLO alone lists the nodes",
+    "CLIENT REPLY": "every call needs its answer",
+    "CLIENT SETNAME": _BY_HAND,
+    "CLIENT SETINFO": _BY_HAND,
+}
+"""What must not be sent over a connection that others will use, and what to do instead."""
+PRIVATE: Final = frozenset(each.partition(" ")[0] for each in ADVICE)
 
 
 class Pool:
@@ -40,6 +56,7 @@ class Pool:
         self._forget()
 
     def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+        check_shared(argv)
         if self._pid != os.getpid():
             self._forget()
         if undo is None or patience == 0:
@@ -131,6 +148,7 @@ class AsyncPool:
     async def call(
         self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None
     ) -> Reply:
+        check_shared(argv)
         if undo is None or patience == 0:
             async with self._quick:
                 return await self._call(argv, patience, undo)
@@ -192,6 +210,20 @@ class AsyncPool:
     def _was_closed(self) -> bool:
         """A question of its own: between two awaits the answer changes."""
         return self._is_closed
+
+
+def check_shared(argv: Argv) -> None:
+    """`BadRequest` for a command that must not be sent over a connection others will use."""
+    word = to_text(to_bytes(argv[0])).upper()
+    if word not in PRIVATE:
+        return
+    if word == "HELLO" and len(argv) == 1:
+        return  # Only asks for the nodes of the cluster.
+    if word == "CLIENT":
+        word = f"CLIENT {to_text(to_bytes(argv[1])).upper()}" if len(argv) > 1 else ""
+    advice = ADVICE.get(word)
+    if advice is not None:
+        raise BadRequest(f"{word} changes the connection, which other calls of this queue use as well: {advice}")
 
 
 def closed() -> Closed:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar, Unpack
 
 from . import asks
-from .asks import AddOptions, Ask, Undo
+from .asks import AddOptions, Ask, Body, Undo
 from .errors import Empty
 from .jobs import AsyncJob, Job
 from .resp import Arg, Argv, Reply
@@ -65,13 +65,11 @@ class Queue:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
-    def add(self, queue: str, body: bytes | str, **options: Unpack[AddOptions]) -> str:
+    def add(self, queue: str, body: Body, **options: Unpack[AddOptions]) -> str:
         """Add a job and return its id. Options: see `AddOptions`."""
         return self._ask(asks.add(queue, body, **options))
 
-    def add_many(
-        self, queue: str, bodies: Iterable[bytes | str], **options: Unpack[AddOptions]
-    ) -> list[str]:
+    def add_many(self, queue: str, bodies: Iterable[Body], **options: Unpack[AddOptions]) -> list[str]:
         """Add many jobs in one call, all or none of them. Returns their ids in order."""
         ask = asks.add_many(queue, bodies, **options)
         return self._ask(ask) if ask.argv[3] else []
@@ -135,7 +133,11 @@ class Queue:
         return self._ask(asks.show(*ids((job,))))
 
     def call(self, *words: Arg) -> Reply:
-        """Any command, in its own words; the raw answer. For what has no method here."""
+        """Any command, in its own words; the raw answer. For what has no method here.
+
+        Over connections, commands that would change the connection itself (MONITOR, CLIENT REPLY, …) are
+        refused with `BadRequest`: it is shared with other calls.
+        """
         return self._ask(asks.raw(words))
 
     def close(self) -> None:
@@ -163,12 +165,12 @@ class AsyncQueue:
     def __init__(self, channel: AsyncChannel) -> None:
         self._channel = channel
 
-    async def add(self, queue: str, body: bytes | str, **options: Unpack[AddOptions]) -> str:
+    async def add(self, queue: str, body: Body, **options: Unpack[AddOptions]) -> str:
         """See `Queue.add`."""
         return await self._ask(asks.add(queue, body, **options))
 
     async def add_many(
-        self, queue: str, bodies: Iterable[bytes | str], **options: Unpack[AddOptions]
+        self, queue: str, bodies: Iterable[Body], **options: Unpack[AddOptions]
     ) -> list[str]:
         """See `Queue.add_many`."""
         ask = asks.add_many(queue, bodies, **options)
@@ -254,10 +256,18 @@ class AsyncQueue:
 
 def ids(jobs: Iterable[Job | AsyncJob | str]) -> list[str]:
     """Job objects and bare ids, mixed as the caller likes."""
-    return [job if isinstance(job, str) else job.id for job in jobs]
+    return [_id(job) for job in jobs]
+
+
+def _id(job: object) -> str:
+    found = job if isinstance(job, str) else getattr(job, "id", None)
+    if isinstance(found, str):
+        return found
+    hint = "; pass several as done(*jobs)" if isinstance(job, list | tuple | set) else ""
+    raise TypeError(f"a job or its id is wanted, not {'None' if job is None else type(job).__name__}{hint}")
 
 
 def nothing(queues: tuple[str, ...], timeout: float | None) -> Empty:
     """The exception for a wait that brought no job."""
     waited = "when the node stopped waiting" if timeout is None else f"within {timeout:g} s"
-    return Empty(f"no job in {', '.join(queues)} {waited}")
+    return Empty(f"no job in {', '.join(map(asks.name, queues))} {waited}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from .errors import BadRequest, ConnectionLost, Error, NoAnswer, Unreachable
+from .errors import BadReply, BadRequest, ConnectionLost, Error, NoAnswer, Unreachable
 from .resp import Argv
 
 PORT: Final = 7711
@@ -59,6 +59,9 @@ class Target:
             f"the connection to {self} broke before the answer came ({explain(reason)}); "
             "it is not known whether the command was executed"
         )
+
+    def not_a_node(self, reason: str) -> BadReply:
+        return BadReply(f"{self}: this does not look like a Holdfast node ({reason})")
 
     def silent(self, seconds: float) -> NoAnswer:
         return NoAnswer(

@@ -149,7 +149,10 @@ def is_safe_to_stop(node: Node) -> bool:
         if job.retry == 0:
             if not job.flags & HANDED_OUT:
                 return False
-        elif job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or job.flying > 0 or count_bits(living(node, job)) < i64(job.replicate):
+        elif (
+            job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or job.flying > 0
+            or count_bits(living(node, job)) < i64(job.replicate)
+        ):
             return False
     return True
 

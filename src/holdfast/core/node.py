@@ -106,6 +106,9 @@ NO_NAME: Final = b"no queue"
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
 
+HTTP_WORDS: Final = (b"POST", b"PUT", b"HOST:")
+"""What a request of a browser has in it before its body. No command has such a name, and none will."""
+
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
 
@@ -261,7 +264,7 @@ class Node:
         try:
             self.argv = argv
             self.running = self.no_command
-            entry = self.entry(argv)
+            entry = self.entry(session, argv)
             self.running = entry
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
@@ -371,11 +374,15 @@ class Node:
 
     # -- commands ------------------------------------------------------------------------------------------
 
-    def entry(self, argv: list[bytes]) -> Entry:
+    def entry(self, session: Session, argv: list[bytes]) -> Entry:
         name = argv[0]
         entry = self.entries.get(name)
         if entry is None:
             entry = self.entries.get(name.upper())
+            if entry is None and name.upper() in HTTP_WORDS:
+                # A web page can make a browser send this here, with commands in the body.
+                self.close_session(session)
+                raise BadRequest(b"ERR this is not an HTTP server: possible attack, closing the connection")
             if entry is None:
                 raise BadRequest(b"ERR unknown command '%b'" % errors.printable(name))
         arity = entry.command.arity

@@ -41,6 +41,8 @@ from holdfast.shell.settings import Settings, SettingsError
 log = logging.getLogger("holdfast")
 
 SWEEP_S = 1.0
+GRACE_S = 3.0
+"""At the end of a node: how long clients have to read the replies they are owed."""
 RATE_SAMPLES = 16
 YOUNG_OBJECTS = 700
 YOUNG_ROUNDS = 4
@@ -104,6 +106,7 @@ class Server:
         self.step()
         try:
             await self.done.wait()
+            await self.send_what_is_owed()
         finally:
             sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -117,6 +120,14 @@ class Server:
             self.pauses.stop()
         log.info("stopped")
         return self.exit_code
+
+    async def send_what_is_owed(self) -> None:
+        """Before the end: replies that are ready get a moment to be read. No further command is run."""
+        for session in list(self.node.sessions.values()):
+            self.sockets.close_session(session, False)
+        deadline = time.monotonic() + GRACE_S
+        while self.node.sessions and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
 
     def step(self) -> None:
         """One turn of the clients, and the alarm for the next thing that is due without them."""
@@ -231,6 +242,8 @@ class Server:
         if self.config.text("requirepass") or not self.config.is_on("protected-mode"):
             return
         for address in addresses:
+            if not is_there(address):
+                raise SettingsError(f"cannot listen on {address}: there is no such address")
             if not is_loopback(address):
                 raise SettingsError(
                     f"refusing to listen on {address} without a password. Set requirepass, or listen on "
@@ -455,16 +468,46 @@ def bind(address: str, port: int, backlog: int) -> socket.socket:
 
 
 def bind_unix(path: Path, permissions: str, backlog: int) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """A listening Unix socket, with its permissions from the first moment on."""
     try:
-        if path.is_socket():
-            path.unlink()
+        mode = int(permissions, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise SettingsError(f"unixsocketperm: '{permissions}' is not an octal number up to 777")
+    if path.is_socket():
+        if is_answered(path):
+            raise SettingsError(f"cannot listen on the Unix socket {path}: another process does")
+        path.unlink(missing_ok=True)  # left behind by one that is gone
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o777 & ~mode)
+    try:
         sock.bind(str(path))
-        os.chmod(path, int(permissions, 8))
         sock.listen(backlog)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"cannot listen on the Unix socket {path}: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"cannot listen on the Unix socket {path}: {error.strerror or error}") from None
+    finally:
+        os.umask(mask)
     return sock
+
+
+def is_answered(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def is_there(address: str) -> bool:
+    """Whether a name or number is an address of some machine."""
+    try:
+        return bool(socket.getaddrinfo(address.strip("[]"), None))
+    except OSError:
+        return False
 
 
 def is_loopback(address: str) -> bool:

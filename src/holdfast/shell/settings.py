@@ -12,7 +12,9 @@ can show it.
 """
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 import os
 import re
 import secrets
@@ -23,8 +25,11 @@ from pathlib import Path
 from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.core.ids import NODE_ID_LENGTH
 
+log = logging.getLogger("holdfast")
+
 SAVED = "settings.toml"
 NODE_ID = "node-id"
+LOCK = "lock"
 INCARNATION = "incarnation"
 NODES = "nodes"
 NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{1,5})")
@@ -75,6 +80,7 @@ class Settings:
         self, flags: Mapping[str, str], file: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self.config = Config()
+        self.held_lock = -1
         self.file = file
         environ = os.environ if environ is None else environ
         self.said = {**from_environment(environ), **flags}  # flags and variables: what was said at this start
@@ -134,6 +140,27 @@ class Settings:
         write_whole(self.dir / SAVED, "\n".join(lines) + "\n")
         self.config.changed.clear()
 
+    def lock(self) -> None:
+        """Take the dir for this process: two nodes with one id would be one too many. Raises SettingsError."""
+        if self.dir is None:
+            return
+        try:
+            self.dir.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SettingsError(f"cannot use the folder {self.dir}: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise SettingsError(f"the folder {self.dir} is used by another node; give each its own --dir") from None
+        self.held_lock = descriptor
+
+    def unlock(self) -> None:
+        if self.held_lock >= 0:
+            os.close(self.held_lock)
+            self.held_lock = -1
+
     def node_id(self) -> bytes:
         """This node's id: kept in the dir, or a new one each time where there is none."""
         if self.dir is None:
@@ -177,14 +204,20 @@ class Settings:
         return [(m[1].encode(), m[2], int(m[3]), int(m[4])) for m in matches if m is not None]
 
 
+told: set[str] = set()  # variables that were complained about once
+
+
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     names = {variable(name): name for name in BY_NAME}
     found = {}
     for key, value in environ.items():
         if key in names:
             found[names[key]] = value
-        elif key.startswith(PREFIX) and key not in NOT_SETTINGS:
-            raise SettingsError(f"the variable {key} names no setting")
+            if value.startswith("tcp://"):  # put there by Kubernetes for a service of our name
+                del found[names[key]]
+        elif key.startswith(PREFIX) and key not in NOT_SETTINGS and key not in told:
+            told.add(key)
+            log.warning("the variable %s names no setting and is ignored", key)
     return found
 
 

@@ -69,6 +69,12 @@ def test_a_run_that_goes_wrong_is_no_result(port: int) -> None:
     ask(port, "PAUSE", "stuck", "none")
 
 
+def test_a_body_over_the_limit_shows_what_the_node_says(port: int) -> None:
+    result = run(port, "--body", "2000000", "--jobs", "100", "--connections", "5")
+    assert result.exit_code == 1 and "max-body-bytes" in result.output
+    assert registered(port) == "registered_jobs:0"
+
+
 def test_nobody_there() -> None:
     result = CliRunner().invoke(bench, ["--unix", "/nowhere/x.sock"])
     assert result.exit_code == 1 and "UNREACHABLE" in result.output

@@ -95,6 +95,33 @@ def test_help_has_examples() -> None:
     assert "Examples:" in output and "holdfast cli -p 7712 addjob emails hi 0" in output
 
 
+def test_help_as_words_and_from_a_pipe_needs_no_node(nobody: int) -> None:
+    result = run(nobody, "help", "getjob")
+    assert result.exit_code == 0 and "GETJOB [NOHANG]" in result.output
+    assert "A call that had to wait gets one job" in result.output, "the long text"
+    listing = run(nobody, typed="help\nHELP qlen\n? qstat\nquit\nping\n")
+    assert listing.exit_code == 0
+    assert "ADDJOBS" in listing.output and "QLEN queue" in listing.output and "QSTAT queue" in listing.output
+    unknown = run(nobody, "help", "nonsense")
+    assert unknown.exit_code == 1 and "There is no command NONSENSE" in unknown.stderr
+
+
+def test_help_without_the_source_has_the_short_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "manual", lambda name: "")
+    assert "Count the jobs queued." in prompt.help_text(command_table(), "qlen")
+
+
+def test_every_command_has_a_long_text() -> None:
+    assert all(prompt.manual(name) for name in command_table())
+    assert prompt.manual("NONSENSE") == ""
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "QUIT"])
+def test_quit_ends_a_pipe(port: int, word: str) -> None:
+    result = run(port, typed=f"ping\n{word}\nping\n")
+    assert (result.output, result.exit_code) == ("PONG\n", 0)
+
+
 def test_monitor_streams_until_ctrl_c(port: int) -> None:
     command = [sys.executable, "-m", "holdfast", "cli", "-p", str(port), "monitor"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -124,7 +151,7 @@ def test_the_prompt(port: int, keyboard: PipeInput, capsys: pytest.CaptureFixtur
     assert prompt.interactive(Line(Target(port=port))) == 0
     shown, complaints = capsys.readouterr()
     assert shown.startswith("PONG\n\n  QLEN queue\n")
-    assert "GETJOB" in shown and "There is no command NONSENSE" in shown
+    assert "GETJOB" in shown and "There is no command NONSENSE" in complaints
     assert shown.endswith("(integer) 0\n")
     assert "Unbalanced" in complaints
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from holdfast import doors
 from holdfast.client import errors
 from holdfast.client.queue import Queue
 
-from .stub_node import Stub
+from .stub_node import HANG_UP, Command, Stub
 
 
 def places(url: str) -> list[str]:
@@ -31,6 +32,10 @@ def places(url: str) -> list[str]:
 )
 def test_addresses(url: str, expected: list[str]) -> None:
     assert places(url) == expected
+
+
+def pong(argv: Command) -> bytes:
+    return b"+PONG\r\n" if argv[0] == b"PING" else b"+OK\r\n"
 
 
 def test_login() -> None:
@@ -62,6 +67,7 @@ def test_memory() -> None:
 
 
 def test_a_node_over_tcp_and_over_a_unix_socket(stub: Stub, unix_stub: tuple[Stub, str]) -> None:
+    stub.answer = unix_stub[0].answer = pong
     for url in (f"holdfast://127.0.0.1:{stub.port}", f"unix://{unix_stub[1]}"):
         with doors.open(url) as queue:
             assert isinstance(queue, Queue)
@@ -93,3 +99,38 @@ def test_a_node_that_is_still_loading_may_be_waited_for(stub: Stub) -> None:
 
 async def _open(stub: Stub) -> None:
     await doors.aopen(f"holdfast://127.0.0.1:{stub.port}")
+
+
+@pytest.mark.parametrize(
+    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail ESMTP\r\n", b"ERROR\r\n", b"+OK\r\n", b":1\r\n", HANG_UP]
+)
+def test_something_that_is_no_node_is_told_apart(stub: Stub, reply: bytes | None) -> None:
+    stub.answer = lambda argv: reply
+    with pytest.raises(errors.Unknown, match="this does not look like a Holdfast node"):
+        doors.open(f"holdfast://127.0.0.1:{stub.port}")
+    with pytest.raises(errors.Unknown, match="this does not look like a Holdfast node"):
+        asyncio.run(_open(stub))
+
+
+@pytest.mark.parametrize("url", [None, 5, b"memory:"])
+def test_a_url_is_text(url: Any) -> None:
+    with pytest.raises(TypeError, match="a url as a str"):
+        doors.open(url)
+    with pytest.raises(TypeError, match="a url as a str"):
+        asyncio.run(doors.aopen(url))
+
+
+@pytest.mark.parametrize("url", ["memory:?port=3", "memory:?requirepass=x"])
+def test_a_setting_that_means_nothing_in_a_process_is_refused(url: str) -> None:
+    with pytest.raises(errors.BadRequest, match=r"no effect in an embedded queue.*maxmemory"):
+        doors.open(url)
+
+
+def test_an_unknown_option_is_refused_behind_every_door(stub: Stub) -> None:
+    stub.answer = pong
+    for url in ("memory:", f"holdfast://127.0.0.1:{stub.port}"):
+        with doors.open(url) as queue:
+            with pytest.raises(TypeError, match="retires"):
+                queue.add("q", "b", retires=0)  # type: ignore[call-arg]
+            with pytest.raises(TypeError, match="retires"):
+                queue.add_many("q", ["b"], retires=0)  # type: ignore[call-arg]

@@ -182,3 +182,33 @@ def test_closing_waits_until_a_cancelled_caller_has_given_its_job_back(stub: Stu
         assert stub.seen[1:] == [[b"NACK", b"ID9"]]
 
     asyncio.run(main())
+
+
+SPECIAL: list[list[str | bytes | int]] = [
+    ["MONITOR"], ["quit"], ["AUTH", "pw"], ["HELLO", 3], [b"hello", "2"], ["CLIENT", "REPLY", "OFF"],
+    ["client", b"reply", "skip"], ["CLIENT", "SETNAME", "n"], ["CLIENT", "SETINFO", "lib-name", "n"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SPECIAL)
+def test_what_changes_a_shared_connection_is_not_sent(stub: Stub, words: list[str | bytes | int]) -> None:
+    pool = Pool([Target(port=stub.port)])
+    with pytest.raises(errors.BadRequest, match="changes the connection"):
+        pool.call(words)
+    pool.close()
+
+    async def main() -> None:
+        async_pool = AsyncPool([Target(port=stub.port)])
+        with pytest.raises(errors.BadRequest, match="changes the connection"):
+            await async_pool.call(words)
+        await async_pool.close()
+
+    asyncio.run(main())
+    assert stub.seen == []
+
+
+def test_what_only_looks_at_a_connection_is_sent(stub: Stub) -> None:
+    pool = Pool([Target(port=stub.port)])
+    for words in (["HELLO"], ["CLIENT", "ID"], ["CLIENT"], ["CLIENT", "LIST"]):
+        assert pool.call(words) == b"OK"
+    pool.close()

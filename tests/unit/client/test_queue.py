@@ -6,7 +6,7 @@ The channel is a list of prepared answers, so these tests are about words and va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -334,3 +334,80 @@ def test_a_task_cancelled_again_while_it_answers_still_answers() -> None:
         assert channel.script.sent[1:] == [["NACK", "ID1"]]
 
     run(main())
+
+
+# -- what callers hand in -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Call a method of a queue by its name, through either face."""
+
+    def call(method: str, *args: Any, **options: Any) -> Any:
+        if request.param == "sync":
+            return getattr(Queue(Script()), method)(*args, **options)
+        return asyncio.run(getattr(AsyncQueue(AsyncScript()), method)(*args, **options))
+
+    return call
+
+
+@pytest.mark.parametrize(("method", "body"), [("add", "b"), ("add_many", ["b"])])
+def test_an_option_that_does_not_exist_is_named(face: Callable[..., Any], method: str, body: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{method}\(\) has no option 'retires'; did you mean 'retry'"):
+        face(method, "q", body, retires=0)
+    with pytest.raises(TypeError, match="has no option 'xyz'; there are delay, is_async"):
+        face(method, "q", body, xyz=0)
+
+
+@pytest.mark.parametrize("body", [1, 1.5, True, None, {"a": 1}, ["a"]])
+def test_a_body_is_bytes_or_text(face: Callable[..., Any], body: Any) -> None:
+    with pytest.raises(TypeError, match=r"bytes or str, not \w+; pass for example json.dumps"):
+        face("add", "q", body)
+    with pytest.raises(TypeError, match=r"json\.dumps"):
+        face("add_many", "q", ["fine", body])
+
+
+@pytest.mark.parametrize("bodies", ["text", b"bytes", bytearray(b"x"), None, 5, {"a": 1}])
+def test_add_many_wants_many(face: Callable[..., Any], bodies: Any) -> None:
+    with pytest.raises(TypeError, match="add_many takes a list of bodies"):
+        face("add_many", "q", bodies)
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "options", "words"),
+    [
+        ("next", (["a"],), {}, r"str, not list; name several one after the other: next\('a', 'b'\)"),
+        ("length", (None,), {}, "name of a queue is a str, not None"),
+        ("add", (5, "b"), {}, "name of a queue is a str, not int"),
+        ("done", (None,), {}, "a job or its id is wanted, not None"),
+        ("fail", (["ID1"],), {}, r"not list; pass several as done\(\*jobs\)"),
+        ("show", (5,), {}, "a job or its id"),
+        ("take", ("q",), {"count": "5"}, "count is a whole number, not str"),
+        ("peek", ("q", 1.5), {}, "count is a whole number, not float"),
+        ("next", ("q",), {"timeout": "5"}, "timeout is a number of seconds, not str"),
+        ("add", ("q", "b"), {"retry": None}, "retry is a number of seconds, not None"),
+        ("add", ("q", "b"), {"priority": True}, "priority is a whole number, not bool"),
+        ("call", ("PING", 1.5), {}, "a word of a command is bytes, str or int, not float"),
+        ("call", ("PING", None), {}, "not None"),
+    ],
+)
+def test_what_is_no_name_id_or_number(
+    face: Callable[..., Any], method: str, args: Any, options: Any, words: str
+) -> None:
+    with pytest.raises(TypeError, match=words):
+        face(method, *args, **options)
+
+
+def test_a_call_has_a_word(face: Callable[..., Any]) -> None:
+    with pytest.raises(errors.BadRequest, match="at least one word"):
+        face("call")
+
+
+def test_bodies_of_every_kind_of_bytes() -> None:
+    script = Script(b"ID1", [b"ID1", b"ID2"], b"PONG")
+    queue = Queue(script)
+    queue.add("q", bytearray(b"abc"))
+    queue.add_many("q", [memoryview(b"abcd")[::2], "ä"])
+    queue.call("PING", bytearray(b"x"))
+    assert script.sent[0][2] == b"abc" and script.sent[1][4:] == [b"ac", "ä"] and script.sent[2][1] == b"x"
+    assert type(script.sent[0][2]) is bytes

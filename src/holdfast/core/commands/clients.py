@@ -158,7 +158,8 @@ def client(node: Node, session: Session, argv: list[bytes]) -> None:
         out.write(b"+OK\r\n")
     else:
         raise BadRequest(
-            b"ERR Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME | SETINFO | ID | INFO | PAUSE | REPLY)"
+            b"ERR Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME | SETINFO | ID | INFO | PAUSE | UNPAUSE | "
+            b"REPLY | NO-EVICT | NO-TOUCH)"
         )
 
 

@@ -164,6 +164,8 @@ def queue_get(node: Node, session: Session, argv: list[bytes]) -> None:
     names = [name.lower() for name in argv[3:]] or [b"maxlen", b"paused"]
     found = node.queues.get(argv[2])
     for name in names:
+        if name in LATER:
+            raise BadRequest(b"ERR the queue setting '%b' is not available in this version" % name)
         if name != b"maxlen" and name != b"paused":
             raise BadRequest(b"ERR there is no queue setting '%b'" % errors.printable(name))
     out = node.out

@@ -117,9 +117,12 @@ def config(node: Node, session: Session, argv: list[bytes]) -> None:
     """Settings of the node: GET by pattern, SET while it runs, REWRITE to keep them, RESETSTAT of counters."""
     word = argv[1].upper()
     n = len(argv)
-    if word == b"GET" and n == 3:
-        pattern = argv[2].decode("utf-8", "replace").lower()
-        names = [setting.name for setting in SETTINGS if fnmatchcase(setting.name, pattern)]
+    if word == b"GET" and n >= 3:
+        patterns = [text.decode("utf-8", "replace").lower() for text in argv[2:]]
+        names = [
+            setting.name for setting in SETTINGS
+            if any([fnmatchcase(setting.name, pattern) for pattern in patterns])
+        ]
         write_map(node.out, session, len(names))
         for name in names:
             write_bulk(node.out, name.encode())
@@ -134,7 +137,9 @@ def config(node: Node, session: Session, argv: list[bytes]) -> None:
         reset_stats(node)
         node.out.write(b"+OK\r\n")
     else:
-        raise BadRequest(b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE")
+        raise BadRequest(
+            b"ERR use CONFIG GET pattern [pattern ...], CONFIG SET name value, CONFIG REWRITE or CONFIG RESETSTAT"
+        )
 
 
 def config_set(node: Node, name: bytes, value: bytes) -> None:

@@ -95,7 +95,7 @@ COMMANDS: Final = [
     Command("CONFIG", -2, "a", NODE, "GET pattern | SET name value | REWRITE | RESETSTAT",
             "Settings of the node.", server.config),
     Command("SHUTDOWN", -1, "al", NODE, "[REWRITE-AOF]", "Stop the node.", server.shutdown),
-    Command("DISQUE", -2, "r", NODE, "HELLO | INFO [section] | FLUSHALL",
+    Command("DISQUE", -2, "w", NODE, "HELLO | INFO [section] | FLUSHALL",
             "Commands of Disque's module form.", server.disque),
     Command("DEBUG", -2, "a", NODE,
             "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
