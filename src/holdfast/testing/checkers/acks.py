@@ -1,0 +1,49 @@
+"""I4, an acknowledgement holds when connected; and what it adds up to when nothing is wrong at all."""
+from __future__ import annotations
+
+from holdfast.testing.checkers.facts import PUSHES, Facts, JobFacts, Told, Violation
+
+CALM_SLACK_MS = 1_000
+"""In calm times an ack needs a round trip or two to reach everybody; lease and ack may cross by this much."""
+
+
+def kept(facts: Facts, job: JobFacts) -> list[Told]:
+    """Acks that were answered by a node whose disk lived on: the others are not promised to anybody."""
+    return [
+        told for told in job.told
+        if told.f == "ack" and told.is_ok and told.done is not None and not facts.was_lost(told.node, told.invoked)
+    ]
+
+
+def acks_hold(facts: Facts) -> list[Violation]:
+    """I4: no delivery of an acknowledged job once the cluster has been connected for long enough."""
+    found: list[Violation] = []
+    for job in facts.jobs.values():
+        acks = kept(facts, job)
+        if not acks or any(told.f == "fastack" for told in job.told):
+            continue
+        acked = min(told.done for told in acks if told.done is not None)
+        for d in job.deliveries:
+            if d.t - facts.settle_ms > acked and facts.is_calm(d.t):
+                text = f"acked at {acked} ms, delivered at {d.node}"
+                found.append(Violation("I4", "ack-forgotten", job.name, d.t, text))
+    return found
+
+
+def calm_is_once(facts: Facts) -> list[Violation]:
+    """I4 where nothing ever was wrong: a job acknowledged within its lease is delivered once."""
+    found: list[Violation] = []
+    for job in facts.jobs.values():
+        ack = job.acked()
+        if ack is None or ack.done is None or len(job.deliveries) < 2 or any(told.f in PUSHES for told in job.told):
+            continue
+        for d in job.deliveries[1:]:
+            since = facts.calm_since(d.t)
+            if since is None or since > job.invoked or facts.number("flight_ms", 0) > CALM_SLACK_MS:
+                continue
+            if d.t > ack.done + CALM_SLACK_MS:
+                found.append(Violation(
+                    "I4", "calm-duplicate", job.name, d.t,
+                    f"calm since {since} ms, acked at {ack.done} ms, delivered at {d.node}",
+                ))
+    return found

@@ -1,0 +1,234 @@
+"""What a history says about each job, gathered once so that every checker is a short loop.
+
+A job is known by its body: bodies are unique in our workloads, and a client whose ADDJOB was never answered
+has nothing else to recognise its job by.
+"""
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
+
+ENDINGS: Final = frozenset(["ack", "fastack", "deljob"])
+PUSHES: Final = frozenset(["nack", "enqueue"])  # an operator or a consumer wants it delivered again
+
+
+class Violation(NamedTuple):
+    promise: str  # I1 ... I20
+    what: str  # its class: shrinking keeps a step if the same class remains
+    job: str  # id, or body where no id is known; empty if it is about no single job
+    t: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise} {self.what} at {self.t} ms{', job ' + self.job if self.job else ''}: {self.text}"
+
+
+class Delivery(NamedTuple):
+    t: int
+    node: str
+    process: str
+    id: str
+    queue: str
+    nacks: int | None  # None: the client did not ask for counters
+    deliveries: int | None
+
+
+class Told(NamedTuple):
+    """A command about the job: when it was sent, when and how it was answered."""
+
+    f: str
+    invoked: int
+    done: int | None  # None: never answered
+    is_ok: bool
+    node: str
+    process: str
+
+
+class JobFacts:
+    def __init__(self, body: str, op: Op) -> None:
+        self.body = body
+        self.add = op.value
+        self.invoked = op.t
+        self.node = op.node
+        self.outcome = "info"
+        self.done: int | None = None
+        self.error = ""
+        self.ids: list[str] = []  # all ids ever seen with this body, in order: one, or something is wrong
+        self.deliveries: list[Delivery] = []
+        self.told: list[Told] = []
+        self.flushed = False  # a QFLUSH of its queue was sent after it was added
+
+    @property
+    def name(self) -> str:
+        return self.ids[0] if self.ids else self.body
+
+    @property
+    def retry_ms(self) -> int:
+        """The retry time asked for; where none was, the node's default."""
+        retry: int = self.add["retry"]
+        return 1000 * (retry if retry >= 0 else min(300, max(1, self.add["ttl"] // 10)))
+
+    @property
+    def ttl_ms(self) -> int:
+        return int(self.add["ttl"]) * 1000
+
+    @property
+    def delay_ms(self) -> int:
+        return int(self.add["delay"]) * 1000
+
+    @property
+    def copies(self) -> int:
+        """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
+        return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
+
+    def ending(self) -> int | None:
+        """When the first command was sent that may have ended it."""
+        return min((told.invoked for told in self.told if told.f in ENDINGS), default=None)
+
+    def acked(self) -> Told | None:
+        """The first ACKJOB that was answered."""
+        acks = [told for told in self.told if told.f == "ack" and told.is_ok]
+        return min(acks, key=lambda told: told.done or 0, default=None)
+
+
+class Facts:
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.jobs: dict[str, JobFacts] = {}
+        self.by_id: dict[str, JobFacts] = {}
+        self.strays: list[Delivery] = []  # of bodies that nobody ever added
+        self.settings: Value = {}
+        self.losses: list[tuple[int, str]] = []
+        self.restarts: list[tuple[int, str]] = []
+        self.faults: list[tuple[int, int, str]] = []  # begin, end, kind
+        self.calm_from: list[int] = []  # calm periods: begin and end, in order
+        self.calm_to: list[int] = []
+        self.heal: int | None = None
+        self.end = history.ops[-1].t if history.ops else 0
+        self.read(history)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def read(self, history: History) -> None:
+        invoked: dict[int, Op] = {}
+        running: dict[int, tuple[int, str]] = {}
+        for op in history.ops:
+            if op.number == 0:
+                self.read_mark(op, running)
+            elif op.type == INVOKE:
+                invoked[op.number] = op
+                if op.f == "add":
+                    self.jobs[op.value["body"]] = JobFacts(op.value["body"], op)
+            elif op.f == "add":
+                self.read_added(invoked[op.number], op)
+            elif op.f == "get" and op.type == OK:
+                self.read_handed_out(op)
+        for begin, kind in running.values():
+            self.faults.append((begin, self.end, kind))
+        if len(self.calm_to) < len(self.calm_from):
+            self.calm_to.append(self.end)
+        self.read_told(history, invoked)
+
+    def read_mark(self, op: Op, running: dict[int, tuple[int, str]]) -> None:
+        value = op.value
+        if op.f == "settings":
+            self.settings.update(value)
+        elif op.f == "loss":
+            self.losses.append((op.t, op.node))
+        elif op.f == "restart":
+            self.restarts.append((op.t, op.node))
+        elif op.f == "heal":
+            self.heal = op.t
+        elif op.f == "calm":
+            if value["on"] and len(self.calm_from) == len(self.calm_to):
+                self.calm_from.append(op.t)
+            elif not value["on"] and len(self.calm_from) > len(self.calm_to):
+                self.calm_to.append(op.t)
+        elif op.f == "fault":
+            if value["phase"] == "begin":
+                running[value["number"]] = (op.t, value["kind"])
+            else:
+                begin, kind = running.pop(value["number"])
+                self.faults.append((begin, op.t, kind))
+
+    def read_added(self, asked: Op, op: Op) -> None:
+        job = self.jobs[asked.value["body"]]
+        job.done = op.t
+        job.outcome = op.type
+        if op.type == OK:
+            self.know(job, op.value["id"])
+        elif op.type == FAIL:
+            job.error = op.value["error"]
+
+    def know(self, job: JobFacts, id: str) -> None:
+        if id not in job.ids:
+            job.ids.append(id)
+        self.by_id.setdefault(id, job)
+
+    def read_handed_out(self, op: Op) -> None:
+        for each in op.value["jobs"]:
+            delivery = Delivery(
+                op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries")
+            )
+            job = self.jobs.get(each["body"])
+            if job is None:
+                self.strays.append(delivery)
+            else:
+                self.know(job, each["id"])
+                job.deliveries.append(delivery)
+
+    def read_told(self, history: History, invoked: dict[int, Op]) -> None:
+        """Commands about jobs: read last, when every id that was ever seen is known."""
+        done = {op.number: op for op in history.ops if op.number and op.type != INVOKE}
+        for number, asked in invoked.items():
+            if asked.f == "qflush":
+                for job in self.jobs.values():
+                    if job.add["queue"] == asked.value["queue"]:
+                        job.flushed = True
+            if "ids" not in asked.value:
+                continue
+            end = done.get(number)
+            is_answered = end is not None and end.type != "info"
+            told = Told(
+                asked.f, asked.t, end.t if end is not None and is_answered else None,
+                end is not None and end.type == OK, asked.node, asked.process,
+            )
+            for id in asked.value["ids"]:
+                known = self.by_id.get(id)
+                if known is not None:
+                    known.told.append(told)
+
+    # -- questions -----------------------------------------------------------------------------------------
+
+    def number(self, name: str, otherwise: int) -> int:
+        return int(self.settings.get(name, otherwise))
+
+    @property
+    def settle_ms(self) -> int:
+        """Longest retry + ack collection period + message lifetime."""
+        return self.number("settle_ms", 30_000)
+
+    def calm_since(self, t: int) -> int | None:
+        """Since when, at time `t`, everything had been up and connected; None if it was not."""
+        i = bisect_right(self.calm_from, t) - 1
+        return self.calm_from[i] if i >= 0 and t <= self.calm_to[i] else None
+
+    def is_calm(self, t: int) -> bool:
+        since = self.calm_since(t)
+        return since is not None and since <= t - self.settle_ms
+
+    def lost_nodes(self, since: int) -> set[str]:
+        return {node for t, node in self.losses if t >= since}
+
+    def was_lost(self, node: str, since: int) -> bool:
+        return any(t >= since and node == lost for t, lost in self.losses)
+
+    def drift_ms(self, span_ms: int, since: int) -> int:
+        """How wrong a node's idea of `span_ms` may be: fast and slow clocks, time in flight (which no node
+        can see), and the wall clock where a restart in between had to trust it."""
+        drift = span_ms * self.number("rate_ppm", 0) // 1_000_000 + 4 * self.number("flight_ms", 0)
+        if any(t >= since for t, _ in self.restarts):
+            drift += self.number("skew_ms", 0)
+        return drift

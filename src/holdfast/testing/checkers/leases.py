@@ -1,0 +1,42 @@
+"""A lease is kept: while it runs nobody else gets the job, unless the network kept the nodes from knowing.
+
+Not one of the numbered promises, but what "approximates single delivery" comes to: a consumer has its retry
+time even if the node it got the job from dies, or restarts. Only cuts and the like may shorten it.
+"""
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from holdfast.testing.checkers.facts import PUSHES, Facts, Violation
+
+PROCESS_FAULTS: Final = frozenset(["kill", "power", "crash", "rolling", "blackout", "jump"])
+"""What does not keep nodes that are up from hearing each other."""
+
+SLACK_MS: Final = 1_500
+"""A node counts from when it last heard the one that gave the lease: a ping period, and jitter."""
+
+
+def leases_are_kept(facts: Facts) -> list[Violation]:
+    found: list[Violation] = []
+    for job in facts.jobs.values():
+        if job.retry_ms == 0 or len(job.deliveries) < 2 or job.outcome != "ok":
+            continue
+        if any(told.f in PUSHES or told.f == "dequeue" for told in job.told):
+            continue
+        ordered = sorted(job.deliveries)
+        for one, two in pairwise(ordered):
+            earliest = one.t + job.retry_ms - facts.drift_ms(job.retry_ms, one.t) - SLACK_MS
+            if two.t < earliest and not disturbed(facts, job.invoked - facts.settle_ms, two.t):
+                found.append(Violation(
+                    "lease", "lease-broken", job.name, two.t,
+                    f"handed out at {one.node} at {one.t} ms for {job.retry_ms} ms, and again at {two.node}",
+                ))
+    return found
+
+
+def disturbed(facts: Facts, since: int, until: int) -> bool:
+    """Whether between the two times nodes may have been unable to hear each other, or forgot."""
+    if any(since <= t <= until for t, _ in facts.losses):
+        return True
+    return any(begin <= until and end >= since and kind not in PROCESS_FAULTS for begin, end, kind in facts.faults)

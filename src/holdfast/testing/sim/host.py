@@ -1,0 +1,254 @@
+"""One simulated machine: a node with its clock, its disk and its connections, and the life of its process.
+
+It does what the shell does, in the shell's order. Everything that happens to a node within the same
+millisecond is one turn: the events first, then one flush, then the records go to the disk, and only then
+frames, replies and wakeups leave. A crash in the middle of a turn (`doom`) keeps some of the records and
+sends nothing, which is how real machines die, too.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core.limits import NEVER
+from holdfast.core.session import Session
+from holdfast.testing.checkers.whitebox import Copy
+from holdfast.testing.history import NEMESIS
+from holdfast.testing.sim.clock import Clock
+from holdfast.testing.sim.disk import NONE, CrashDisk
+from holdfast.testing.sim.machine import Birth, Machine, Peer
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.clients import Client
+    from holdfast.testing.sim.network import Endpoint
+    from holdfast.testing.sim.world import World
+
+KILL: Final = "kill"  # the process dies; what it had written stays
+POWER: Final = "power"  # the machine dies; what was not synced may be gone
+WIPE: Final = "wipe"  # the machine dies and its disk with it
+
+PORT: Final = 7711
+BUS_PORT: Final = 17711
+
+
+class Host:
+    def __init__(self, cluster: World, name: str, number: int) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.node_id = Random(f"{cluster.seed}/id/{name}").randbytes(20).hex().encode()
+        self.ip = f"10.0.0.{number + 1}"
+        self.clock = Clock()
+        self.disk = CrashDisk()
+        self.node: Machine | None = None
+        self.birth: Birth | None = None
+        self.host_id = name.encode()
+        self.zone = b""
+        self.epoch = 0  # counts starts
+        self.incarnation = 0
+        self.is_paused = False
+        self.backlog: list[Callable[[], None]] = []  # what happened while it was paused
+        self.links: dict[Peer, Endpoint] = {}
+        self.linked: dict[str, Endpoint] = {}  # the same by name
+        self.clients: dict[Session, Client] = {}
+        self.owed: list[tuple[Client, bytes]] = []  # replies of this turn
+        self.is_dirty = False
+        self.alarm = NEVER  # when the one live alarm goes off
+        self.doom = ""  # how it dies at the end of its next turn that writes something
+        self.ghost: dict[str, Copy] | None = None  # what it would know after a restart; while it is down
+
+    # -- the life of the process ---------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start the process: with what the disk kept, or as a new incarnation where it kept nothing."""
+        if self.node is not None:
+            return
+        cluster = self.cluster
+        self.epoch += 1
+        self.clock.reboot(cluster.now)
+        is_new = self.incarnation == 0 or self.disk.policy == NONE
+        if is_new:
+            self.incarnation = Random(f"{cluster.seed}/incarnation/{self.name}/{self.epoch}").getrandbits(48) or 1
+        self.birth = self.new_birth()
+        node = cluster.kind.build(self.birth)
+        self.node = node
+        self.ghost = None
+        self.alarm = NEVER
+        node.set_time(self.clock.mono(cluster.now), self.clock.wall(cluster.now))
+        if self.disk.records or not is_new:
+            node.load(list(self.disk.records))
+        if self.epoch > 1:
+            cluster.counters["restarts"] += 1
+            cluster.history.mark(cluster.now, NEMESIS, self.name, "restart", new=is_new)
+        self.touch()
+        if self.epoch > 1 and is_new:
+            cluster.join(self)
+        cluster.update_calm()
+
+    def new_birth(self) -> Birth:
+        cluster = self.cluster
+        return Birth(
+            self.node_id, self.incarnation, self.ip, PORT, BUS_PORT, self.host_id, self.zone, self.clock.start,
+            Random(f"{cluster.seed}/node/{self.name}/{self.epoch}").randbytes, cluster.settings, cluster.mutants,
+        )
+
+    def crash(self, how: str) -> None:
+        """The process ends without a word. What the disk keeps depends on how."""
+        if self.node is None:
+            return
+        cluster = self.cluster
+        lost = 0
+        if how == WIPE or self.disk.policy == NONE:
+            cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=True, records=len(self.disk.records))
+            self.disk.wipe()
+            self.incarnation = 0
+        elif how == POWER:
+            lost = self.disk.power_cut(cluster.now, Random(f"{cluster.seed}/disk/{self.name}/{self.epoch}"))
+            if lost:
+                cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=False, records=lost)
+        cluster.history.mark(cluster.now, NEMESIS, self.name, "crash", how=how, lost=lost)
+        cluster.keep_counters(self)
+        self.node = None
+        self.epoch += 1  # whatever is still under way for the old process means nothing to the new one
+        self.doom = ""
+        self.is_paused = False
+        self.backlog.clear()
+        self.owed.clear()
+        clients = list(self.clients.values())
+        self.clients.clear()
+        cluster.network.gone(self, is_polite=how == KILL)
+        for client in clients:
+            client.cut_off()
+
+    def pause(self) -> None:
+        self.is_paused = True
+        self.cluster.update_calm()
+
+    def resume(self) -> None:
+        """SIGCONT: all that piled up is there at once; whether timers or sockets come first is anybody's guess."""
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        backlog, self.backlog = self.backlog, []
+        is_timer_first = self.cluster.dice.random() < 0.5
+        if is_timer_first:
+            self.tick()
+        for action in backlog:
+            action()
+        if not is_timer_first:
+            self.tick()
+        self.cluster.update_calm()
+
+    # -- events --------------------------------------------------------------------------------------------
+
+    def touch(self) -> Machine:
+        """The node, told what time it is, and to be flushed at the end of the turn."""
+        cluster = self.cluster
+        node = self.node
+        assert node is not None
+        cluster.steps += 1
+        now = cluster.now
+        node.set_time(self.clock.mono(now), self.clock.wall(now))
+        if not self.is_dirty:
+            self.is_dirty = True
+            cluster.dirty.append(self)
+        return node
+
+    def tick(self) -> None:
+        if self.node is not None:
+            self.touch().tick()
+
+    def alarmed(self, what: tuple[int, int]) -> None:
+        epoch, when = what
+        if epoch != self.epoch or when != self.alarm:
+            return  # an earlier start's, or there was an earlier one
+        self.alarm = NEVER
+        if self.is_paused:
+            return  # `resume` ticks
+        self.touch().tick()
+
+    def link_up(self, end: Endpoint) -> Peer | None:
+        other = end.other.host
+        assert other.birth is not None
+        return self.touch().link_up(self.cluster.kind.facts(other.birth))
+
+    def link_down(self, end: Endpoint) -> None:
+        self.cluster.counters["link-downs"] += 1
+        self.touch().link_down(end.peer)
+
+    def frame(self, end: Endpoint, data: bytes) -> bool:
+        is_good = self.touch().frame(end.peer, data)
+        if not is_good:
+            self.cluster.seen("protocol", "bad-frame", "", f"{self.name} refused a frame of {end.other.host.name}")
+        return is_good
+
+    # -- the end of a turn ---------------------------------------------------------------------------------
+
+    def finish_turn(self) -> None:
+        self.is_dirty = False
+        node = self.node
+        if node is None:
+            return
+        cluster = self.cluster
+        node.flush()
+        if node.faults:
+            cluster.seen("error", "internal-error", "", f"at {self.name}: {node.faults[0]}")
+            node.faults.clear()
+        records = node.records
+        must_sync = cluster.kind.must_sync(node)
+        if self.doom and records:
+            self.die_in_turn(records)
+            return
+        if records:
+            self.disk.write(records, cluster.now, must_sync)
+            del records[:]
+        frames = node.frames
+        if frames:
+            links = self.links
+            send = cluster.network.send
+            for peer, data in frames:
+                end = links.get(peer)
+                if end is not None:
+                    send(end, data)
+            del frames[:]
+        if self.owed:
+            owed, self.owed = self.owed, []
+            for client, data in owed:
+                client.receive(data)
+        wakeups = node.wakeups
+        if wakeups:
+            woken = wakeups[:]
+            del wakeups[:]
+            for session, data in woken:
+                woken_client = self.clients.get(session)
+                if woken_client is not None:
+                    woken_client.woken(data)
+        if node.requests:
+            requests = node.requests[:]
+            del node.requests[:]
+            for request in requests:
+                cluster.carry_out(self, request)
+        if self.node is node:
+            self.arm(node)
+
+    def die_in_turn(self, records: list[bytes]) -> None:
+        """Power off between the first record and the first frame of a turn."""
+        cluster = self.cluster
+        keep = cluster.dice.randint(0, len(records))
+        self.disk.write(records[:keep], cluster.now, False)
+        cluster.counters["mid-turn"] += 1
+        how, self.doom = self.doom, ""
+        self.crash(how)
+
+    def arm(self, node: Machine) -> None:
+        """One live alarm: a new one only if it is earlier than the one that is set."""
+        wake = node.next_wake()
+        if wake >= NEVER:
+            return
+        cluster = self.cluster
+        when = self.clock.when(wake)
+        if when <= cluster.now:
+            when = cluster.now + 1
+        if when < self.alarm:
+            self.alarm = when
+            cluster.push(when, self.alarmed, (self.epoch, when))

@@ -1,0 +1,93 @@
+"""What the simulator needs of a node, and how it comes by one.
+
+`Machine` is the part of `holdfast.core.node.Node` that a shell uses: events in, effects out. There are two
+kinds: the real node (real.py), and the model in our own tests on which the simulator and the checkers are
+themselves tested. A `Kind` makes machines from what a shell would know at start, and looks inside them.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from holdfast.core.config import Config
+from holdfast.core.effects import Request
+from holdfast.core.session import Session
+from holdfast.testing.checkers.whitebox import Copy
+
+Peer: TypeAlias = Any
+"""A machine's own idea of a peer: given by `link_up`, handed back with every event of that link."""
+
+
+class Machine(Protocol):
+    """One node. The lists are the same objects for its whole life and are drained in place."""
+
+    @property
+    def wakeups(self) -> list[tuple[Session, bytes]]: ...
+    @property
+    def requests(self) -> list[Request]: ...
+    @property
+    def frames(self) -> list[tuple[Peer, bytes]]: ...
+    @property
+    def records(self) -> list[bytes]: ...
+    @property
+    def faults(self) -> list[str]: ...
+
+    def load(self, records: list[bytes]) -> None: ...
+    def set_time(self, now_ms: int, wall_ms: int) -> None: ...
+    def connect(self, address: str) -> Session: ...
+    def execute(self, session: Session, argv: list[bytes]) -> bool: ...
+    def disconnect(self, session: Session) -> None: ...
+    def tick(self) -> None: ...
+    def next_wake(self) -> int: ...
+    def take_output(self) -> bytes: ...
+    def link_up(self, facts: Any) -> Peer | None: ...
+    def link_down(self, peer: Peer) -> None: ...
+    def frame(self, peer: Peer, data: bytes) -> bool: ...
+    def flush(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What a shell knows when it starts a node."""
+
+    node_id: bytes
+    incarnation: int
+    host: str
+    port: int
+    bus_port: int
+    host_id: bytes
+    zone: bytes
+    start_ms: int
+    random: Callable[[int], bytes]
+    settings: tuple[tuple[str, str], ...]
+    mutants: frozenset[str]
+
+    def config(self) -> Config:
+        config = Config()
+        for name, value in (("port", str(self.port)), *self.settings):
+            config.set(name, value)
+        return config
+
+
+class Kind(Protocol):
+    """A kind of machine: how to make one, what a handshake tells of it, and how to look inside."""
+
+    def build(self, birth: Birth) -> Machine: ...
+    def facts(self, birth: Birth) -> Any: ...
+    def id_of(self, facts: Any) -> bytes: ...
+    def must_sync(self, machine: Any) -> bool:
+        """Whether the records of this turn must be synced before its frames leave, whatever the policy."""
+        ...
+    def force_holders(self, machine: Any, node_ids: list[bytes] | None) -> None: ...
+    def look(self, machine: Any) -> dict[str, Copy]: ...
+    def tell(self, machine: Any, job: str) -> str:
+        """All that it knows of one job, in a line; empty if nothing. What follows a bar is no news by itself."""
+        ...
+    def counters(self, machine: Any) -> dict[str, int]: ...
+    def mentions(self, data: bytes, job: str) -> bool:
+        """Whether a frame or a record is about that job."""
+        ...
+    def describe(self, data: bytes, job: str, is_record: bool) -> str:
+        """What a frame, or a record, says about that job, in a few words."""
+        ...

@@ -1,0 +1,80 @@
+"""The holes we must be able to find: each is a switch in the core that takes one rule away.
+
+A checker that finds nothing is broken until shown otherwise. So every hole of the published protocol (H1-H10,
+H12-H14) and every rule of CLUSTER.md (sections 0-3 and 5) has a name here; a node that is given the name
+(`node.set_mutants`) behaves as if the rule had never been written. `python -m holdfast.testing.sim mutants`
+demands that each is caught within a number of seeds, or by the directed scenarios that name it.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+ALONG: Final[dict[str, tuple[str, ...]]] = {
+    "h1-sizes-not-sets": ("h1-taker-not-recorded",),
+    "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier",),
+    "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
+}
+"""Belt and braces: rules that cover for each other are taken away together."""
+
+
+def switches(name: str) -> frozenset[str]:
+    """What to switch for this mutant."""
+    return frozenset([name, *ALONG.get(name, ())])
+
+
+MUTANTS: Final[dict[str, str]] = {
+    # -- holes in the published protocol --------------------------------------------------------------------
+    "h1-sizes-not-sets": "an ack is collected when as many nodes confirmed it as may hold a copy, whichever they are",
+    "h1-taker-not-recorded": "a give does not make the taker a holder, nor the giver one at the taker",
+    "h2-give-unacks": "a job given to a node that holds its ack is queued there all the same",
+    "h3-acks-not-durable": "ACKJOB and SETACK leave no record: a restart brings the job back",
+    "h4-no-tombstone-for-unknown": "SETACK for an unknown job is answered `unknown` and leaves no trace",
+    "h5-abort-erases-ack": "DELJOB of a timed-out ADDJOB also deletes a copy that was acked meanwhile",
+    "h6-no-tombstone-at-collection": "DELJOB gc leaves no tombstone, at the holders or the collector",
+    "h7-gives-repeated": "un-confirmed gives are sent again at link-up, those of at-most-once jobs too",
+    "h8-gotack-without-set": "GOTACK does not carry the holders the answering node knows",
+    "h9-deaf-while-acked": "a node that holds the ack does not note an unlisted holder that speaks of the job",
+    "h10-import-not-logged": "a job taken by federation is not recorded by the taker",
+    "h12-no-gotack-barrier": "GOTACK `holder` although a frame of ours that carries a copy is not confirmed yet",
+    "h12-unknown-counts-for-good": "an `unknown` still counts after a later GOTACK named that node as holder",
+    "h13-ack-only-vouches": "an ack-only node answers as if it were a holder",
+    "h14-abort-forgets-holders": "the tombstone of an aborted ADDJOB does not keep the holder set",
+    # -- 0, ground rules ------------------------------------------------------------------------------------
+    "incarnation-ignored": "a node that comes back with an empty disk still counts as holder and as confirmed",
+    "resend-after-reconnect": "frames of an old epoch are sent again in the new one, whoever is there now",
+    "life-on-the-wall": "lives, leases and tombstones run on the wall clock",
+    "life-longer-by-hop": "a receiver takes the full TTL anew, or the longer of two lives",
+    "expire-by-bad-clock": "a start whose wall clock is off its peers' expires jobs at once",
+    "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",
+    "had-not-wanted": "background replication is given up: copies stay at what was had at the reply",
+    # -- 1, acks and tombstones -----------------------------------------------------------------------------
+    "tombstone-not-journaled": "tombstones are gone after a restart",
+    "tombstone-too-short": "a tombstone with an unconfirmed holder lives as briefly as any other",
+    "missed-acks-not-read": "a node that returns queues its jobs before it has heard which were acked meanwhile",
+    "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
+    # -- 2, leases and requeueing ---------------------------------------------------------------------------
+    "silence-is-permission": "a copy is queued when its own timer says so, whatever its silent holder may have leased",
+    "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
+    "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
+    "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
+    "no-reannounce": "nothing is said at link-up about what was queued while the peer was away",
+    "restart-forgets-leases": "hand-outs are not recorded: a restart queues what is with a consumer",
+    "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",
+    "once-copied": "at-most-once jobs are replicated or healed like others",
+    "once-requeued-at-start": "an at-most-once job found after an unclean stop is queued, not dead `in doubt`",
+    # -- 3, federation --------------------------------------------------------------------------------------
+    "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
+    "took-not-recorded": "the taker queues before its TOOK is on disk, or forgets that it took",
+    "give-back-on-silence": "a giver that hears nothing queues the job again without a recorded refusal",
+    "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",
+    "interest-outlives-link": "interest and credits stay when the link goes down",
+    "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
+    "hops-unbounded": "a job may be moved on and on",
+    # -- 5, healing, leaving, returning ---------------------------------------------------------------------
+    "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
+    "everybody-heals": "every holder heals, not the first reachable one",
+    "heal-at-once": "healing does not wait for heal-after",
+    "forgotten-joins-at-once": "a forgotten node that returns queues before it has read its missed acks",
+    "no-healing": "copies are never brought back to `replicate`",
+    "safe-too-soon": "a leaving node says it is safe to stop while it holds the only copy of something",
+}

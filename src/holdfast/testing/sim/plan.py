@@ -1,0 +1,211 @@
+"""A whole run as data: how many nodes, who adds what when, who consumes, what goes wrong.
+
+Everything is drawn from the seed once, before the run. Shrinking edits the plan and runs it again; since each
+part has dice of its own (`Random(f"{seed}/{what}/{number}")`), leaving one out does not change the others.
+A plan survives JSON, so a shrunk one can be kept beside the bug it shows.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any, Final
+
+from holdfast.testing.sim import faults as faults_of
+from holdfast.testing.sim.faults import CALM, Fault, Faults
+
+FAULT_MS: Final = 30_000
+DRAIN_MS: Final = 32_000
+NAMES: Final = "ABCDEFGHIJ"
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """An ADDJOB to come. Those with the same pipe go down one connection in one go."""
+
+    number: int
+    at_ms: int
+    queue: str = "q0"
+    replicate: int = 1  # 0: not said
+    retry_s: int = 1  # -1: not said
+    ttl_s: int = 600
+    delay_s: int = 0
+    timeout_ms: int = 2_000
+    is_async: bool = False
+    maxlen: int = 0
+    size: int = 0  # bytes the body is filled up with
+    pipe: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What consumers do with a job, as shares of one; what is left is a plain ack to the same node."""
+
+    die: float = 0.15  # goes away without an ack
+    elsewhere: float = 0.2  # acks at another node
+    nack: float = 0.04
+    working: float = 0.05  # says it is still at it, and acks later
+    fastack: float = 0.03
+    late: float = 0.08  # acks after the lease is over
+    lose_reply: float = 0.01  # the connection breaks just when the reply comes
+    impatient: float = 0.1  # goes away while it waits
+    work_ms: int = 700  # an ack takes up to this long
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    number: int
+    queues: tuple[str, ...]
+    count: int = 1
+    timeout_ms: int = 2_000
+    think_ms: int = 500
+    with_counters: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Somebody at a prompt: pausing a queue, acking a strange id, looking around."""
+
+    number: int
+    at_ms: int
+    kind: str
+    node: str
+    queue: str
+    for_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    names: str
+    faults: Faults = CALM
+    adds: tuple[Add, ...] = ()
+    habits: Habits = Habits()
+    consumers: tuple[Consumer, ...] = ()
+    errands: tuple[Errand, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    fault_ms: int = FAULT_MS
+    drain_ms: int = DRAIN_MS
+
+    @property
+    def queues(self) -> list[str]:
+        return sorted({add.queue for add in self.adds} | {q for each in self.consumers for q in each.queues})
+
+    def retry_max_ms(self) -> int:
+        return 1_000 * max([add.retry_s for add in self.adds], default=1)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        data: dict[str, Any] = json.loads(text)
+        told: dict[str, Any] = data.pop("faults")
+        for name in ("latency_ms", "patience_ms"):
+            told[name] = tuple(told[name])
+        told["schedule"] = tuple(Fault(**each) for each in told["schedule"])
+        return cls(
+            faults=Faults(**told),
+            adds=tuple(Add(**each) for each in data.pop("adds")),
+            habits=Habits(**data.pop("habits")),
+            consumers=tuple(
+                Consumer(**{**each, "queues": tuple(each["queues"])}) for each in data.pop("consumers")
+            ),
+            errands=tuple(Errand(**each) for each in data.pop("errands")),
+            settings=tuple((name, value) for name, value in data.pop("settings")),
+            **data,
+        )
+
+
+def draw(seed: int) -> Plan:
+    """The run of this seed."""
+    dice = Random(f"{seed}/plan/0")
+    names = NAMES[: dice.randint(3, 5)]
+    queues = [f"q{i}" for i in range(dice.choice([1, 1, 2, 3]))]
+    is_tight = dice.random() < 0.05  # little memory and large bodies
+    return Plan(
+        seed=seed,
+        names=names,
+        faults=faults_of.draw(seed, names, FAULT_MS, losses_max=2),
+        adds=draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0),
+        habits=draw_habits(Random(f"{seed}/habits/0")),
+        consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
+        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
+        settings=(
+            ("cluster-node-timeout", str(dice.choice([1_000, 2_000, 5_000, 15_000]))),
+            ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
+            *([("maxmemory", "1mb")] if is_tight else []),
+        ),
+    )
+
+
+def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]:
+    adds: list[Add] = []
+    pipe = 0
+    at_ms = 0
+    left = 0
+    for number in range(dice.choice([10, 20, 30, 50])):
+        if left == 0:
+            at_ms = dice.randrange(FAULT_MS)
+            left = dice.randint(2, 8) if dice.random() < 0.1 else 1
+            pipe += 1
+        left -= 1
+        is_once = dice.random() < 0.25
+        adds.append(Add(
+            number=number,
+            at_ms=at_ms,
+            queue=dice.choice(queues),
+            replicate=1 if is_once else dice.choice([0, 1, 2, 2, 3, 3]),
+            retry_s=0 if is_once else dice.choice([1, 1, 2, 3, 5]),
+            ttl_s=dice.randint(2, 20) if dice.random() < 0.08 else 600,
+            delay_s=dice.randint(1, 4) if dice.random() < 0.08 else 0,
+            timeout_ms=dice.choice([200, 1_000, 2_000, 4_000]),
+            is_async=not is_once and dice.random() < 0.05,
+            maxlen=dice.randint(1, 5) if dice.random() < 0.03 else 0,
+            size=dice.randint(0, size_max) if size_max else 0,
+            pipe=pipe,
+        ))
+    return tuple(sorted(adds, key=lambda add: add.at_ms))
+
+
+def draw_habits(dice: Random) -> Habits:
+    if dice.random() < 0.2:
+        return Habits(die=0, nack=0, fastack=0, late=0, lose_reply=0, impatient=0)
+    return Habits(
+        die=dice.choice([0.05, 0.15, 0.4]),
+        elsewhere=dice.choice([0.05, 0.2, 0.6]),
+        nack=dice.choice([0.0, 0.05, 0.2]),
+        working=dice.choice([0.0, 0.05, 0.15]),
+        fastack=dice.choice([0.0, 0.0, 0.05]),
+        late=dice.choice([0.0, 0.1]),
+        lose_reply=dice.choice([0.0, 0.02]),
+        impatient=dice.choice([0.0, 0.1, 0.3]),
+        work_ms=dice.choice([20, 300, 900]),
+    )
+
+
+def draw_consumers(dice: Random, queues: list[str], nodes: int) -> tuple[Consumer, ...]:
+    return tuple(
+        Consumer(
+            number=number,
+            queues=tuple(sorted(dice.sample(queues, dice.randint(1, len(queues))))),
+            count=dice.choice([1, 1, 1, 3]),
+            timeout_ms=dice.choice([100, 2_000, 5_000]),
+            think_ms=dice.choice([100, 500, 2_000]),
+            with_counters=dice.random() < 0.7,
+        )
+        for number in range(dice.randint(1, nodes + 1))
+    )
+
+
+ERRANDS: Final = ("pause-out", "pause-in", "pause-bcast", "strange-ack", "cancel", "enqueue", "dequeue", "look")
+
+
+def draw_errands(dice: Random, queues: list[str], names: str) -> tuple[Errand, ...]:
+    if dice.random() < 0.4:
+        return ()
+    return tuple(
+        Errand(number, dice.randrange(FAULT_MS), dice.choice(ERRANDS), dice.choice(names), dice.choice(queues),
+               dice.randint(200, 6_000))
+        for number in range(dice.randint(1, 6))
+    )

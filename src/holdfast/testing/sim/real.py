@@ -1,0 +1,80 @@
+"""The real node as a kind of machine for the simulator."""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from holdfast.core.node import Node
+from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
+from holdfast.testing.sim.clock import EPOCH_MS
+from holdfast.testing.sim.decode import in_frame, in_record
+from holdfast.testing.sim.machine import Birth, Machine
+
+FLAG_MOVING = 16
+STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
+
+
+def state_of(job: Any) -> str:
+    return MOVING if job.flags & FLAG_MOVING and job.state == 1 else STATES[job.state]
+
+
+class Real:
+    def build(self, birth: Birth) -> Machine:
+        make: Any = Node
+        node = make(
+            birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
+        )
+        node.is_recording = True
+        if birth.mutants:
+            node.set_mutants(birth.mutants)
+        machine: Machine = node
+        return machine
+
+    def facts(self, birth: Birth) -> Any:
+        peers = import_module("holdfast.core.peers")
+        return peers.PeerFacts(
+            birth.node_id, birth.incarnation, birth.host, birth.port, birth.bus_port, birth.host_id, birth.zone
+        )
+
+    def id_of(self, facts: Any) -> bytes:
+        node_id: bytes = facts.node_id
+        return node_id
+
+    def must_sync(self, machine: Any) -> bool:
+        must: bool = machine.must_sync
+        machine.must_sync = False
+        return must
+
+    def force_holders(self, machine: Any, node_ids: list[bytes] | None) -> None:
+        machine.force_holders = node_ids
+
+    def look(self, machine: Any) -> dict[str, Copy]:
+        view = {
+            machine.id_text(job).decode(): Copy(state_of(job), int(job.retry), job.queue.name.decode("latin-1"))
+            for job in machine.all_jobs()
+        }
+        for jid in machine.tombs:
+            view.setdefault(jid.decode(), Copy(TOMBSTONE, 1, ""))
+        return view
+
+    def tell(self, machine: Any, job: str) -> str:
+        found = machine.find(job.encode())
+        if found is None:
+            tomb = machine.tombs.get(job.encode())
+            return "" if tomb is None else f"tombstone, holders {tomb.holders:b}"
+        return (
+            f"{state_of(found)}, holders {found.holders:b}, responsible {found.responsible}, flags {found.flags:b} | "
+            f"due {found.qtime - EPOCH_MS if found.qtime else 'never'}, flying {found.flying}"
+        )
+
+    def counters(self, machine: Any) -> dict[str, int]:
+        return dict(machine.counters)
+
+    def mentions(self, data: bytes, job: str) -> bool:
+        return job.encode() in data
+
+    def describe(self, data: bytes, job: str, is_record: bool) -> str:
+        return in_record(data, job) if is_record else in_frame(data, job)
+
+
+KIND = Real()

@@ -1,0 +1,207 @@
+"""An acknowledgement is neither forgotten nor overtaken: H1-H6, H8, H9, H12-H14."""
+from __future__ import annotations
+
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+
+@catches("h1-sizes-not-sets", "h1-taker-not-recorded")
+def an_acked_job_does_not_return_when_a_cut_off_replica_comes_back(new: New) -> None:
+    """B imports the job by federation and its consumer acks it while C, a replica, is cut off. The ack must
+    outlive the cut: when C returns it must learn of the ack, not requeue."""
+    sim = new(nodes="ABC", seed=1)
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="AC")
+    sim.cut("C", from_="AB")
+    assert sim.consume_and_ack(at="B") == job
+    sim.run_for(seconds=20)
+    end_well(sim, job)
+
+
+@catches("h2-give-unacks")
+def a_give_that_meets_the_ack_does_not_queue_the_job(new: New) -> None:
+    """D waits for jobs; A gives it one, but the frame is slow. Meanwhile D is told that the job is done."""
+    sim = new(nodes="ABD", seed=2)
+    got = sim.wait_for_job(at="D")
+    sim.run_for(seconds=1)
+    late = sim.hold("A", "D")
+    job = sim.add_job(at="A", replicate=2, retry_s=5, holders="AB")
+    sim.ack(job, at="D")
+    sim.run_for(seconds=1)
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert got == [], "an acked job was handed out"
+    end_well(sim, job, deliveries=0)
+
+
+@catches("h3-acks-not-durable")
+def an_ack_survives_a_restart(new: New) -> None:
+    """A takes the ack and dies before it could tell B, the other holder."""
+    sim = new(nodes="ABC", seed=3)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    sim.cut("A")
+    assert sim.consume_and_ack(at="A") == job
+    sim.crash("A", "power")
+    sim.run_for(seconds=1)
+    end_well(sim, job)
+
+
+@catches("h3-acks-not-durable")
+def an_ack_for_an_unknown_job_survives_a_restart(new: New) -> None:
+    """D is told that a job is done which only A and B know, and dies before it could tell them."""
+    sim = new(nodes="ABD", seed=4)
+    job = sim.add_job(at="A", replicate=2, retry_s=4, holders="AB")
+    assert sim.consume(at="A") == job
+    sim.cut("D")
+    sim.ack(job, at="D")
+    sim.crash("D", "power")
+    sim.run_for(seconds=0.5)
+    end_well(sim, job)
+
+
+@catches("h4-no-tombstone-for-unknown", "h12-no-gotack-barrier", "h12-unknown-counts-for-good")
+def a_copy_that_comes_after_the_ack_stays_dead(new: New) -> None:
+    """A's REPLJOB to C is slow, so B is asked in its place. The job is done and B collects the ack: C is told
+    `done` before it ever saw the job. Then the copy arrives."""
+    sim = new(nodes="ABC", seed=5)
+    late = sim.hold("A", "C")
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="ACB")
+    assert sim.consume(at="A") == job
+    sim.ack(job, at="B")
+    sim.run_for(seconds=3)
+    sim.end_fault(late)
+    sim.run_for(seconds=5)
+    end_well(sim, job)
+
+
+@catches("h5-abort-erases-ack")
+def an_aborted_add_does_not_erase_an_ack(new: New) -> None:
+    """A's ADDJOB times out because B's GOTJOB is held up; B, which has the copy, queues it after its retry
+    time and a consumer acks it there. A's abort must not make B forget that ack while C holds a copy."""
+    sim = new(nodes="ABC", seed=6)
+    back = sim.hold("BC", "A")
+    sim.wait_for_job(at="B")
+    sim.try_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=3_000, wait_ms=10)
+    sim.run_for(seconds=2.5)
+    for op in list(sim.history.ops):
+        if op.f == "get" and op.type == "ok" and op.value["jobs"]:
+            sim.cut("C")
+            sim.ack(op.value["jobs"][0]["id"], at="B")
+    sim.run_for(seconds=3)
+    sim.end_fault(back)
+    sim.run_for(seconds=3)
+    end_well(sim)
+
+
+@catches("h6-no-tombstone-at-collection", "h12-no-gotack-barrier")
+def a_give_that_comes_after_collection_stays_dead(new: New) -> None:
+    """A gives the job to D, the frame is slow. D knows the ack already (from B); A answers B's SETACK; if that
+    counted, B would collect, D would forget, and then the give would arrive."""
+    sim = new(nodes="ABD", seed=7)
+    sim.wait_for_job(at="D")
+    sim.run_for(seconds=1)
+    late = sim.hold("A", "D")
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    sim.run_for(seconds=0.5)
+    sim.ack(job, at="B")
+    sim.run_for(seconds=4)
+    sim.end_fault(late)
+    sim.run_for(seconds=3)
+    end_well(sim, job, deliveries=0)
+
+
+@catches("h8-gotack-without-set")
+def a_holder_that_only_one_node_knows_hears_of_the_ack(new: New) -> None:
+    """A gives the job to D, and D hands it out. B, a first holder, knows nothing of D; the ack goes to B."""
+    sim = new(nodes="ABCD", seed=8)
+    cut = sim.cut("BC", from_="AD")
+    sim.end_fault(cut)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    apart = sim.hold("D", "BC", is_cut=True, is_both=True)
+    assert sim.consume(at="D") == job
+    sim.ack(job, at="B")
+    sim.run_for(seconds=8)
+    sim.end_fault(apart)
+    sim.run_for(seconds=8)
+    end_well(sim, job)
+
+
+@catches("h9-deaf-while-acked")
+def a_holder_nobody_listed_is_noted_even_while_acked(new: New) -> None:
+    """B holds the ack and hears C, of which it did not know that it holds a copy, speak of the job."""
+    sim = new(nodes="ABC", seed=9)
+    late = sim.hold("A", "B")
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="AC")
+    sim.ack(job, at="B")
+    sim.cut("A")
+    sim.run_for(seconds=6)
+    sim.end_fault(late)
+    sim.run_for(seconds=6)
+    end_well(sim, job, deliveries=0)
+
+
+@catches("h13-ack-only-vouches")
+def two_nodes_that_never_held_it_do_not_vouch_for_each_other(new: New) -> None:
+    """D and E, on one side of a cut, are both told that the job is done; its holders are on the other side."""
+    sim = new(nodes="ABDE", seed=10)
+    job = sim.add_job(at="A", replicate=2, retry_s=20, holders="AB")
+    assert sim.consume(at="A") == job
+    cut = sim.cut("DE")
+    sim.ack(job, at="D")
+    sim.ack(job, at="E")
+    sim.run_for(seconds=10)
+    sim.end_fault(cut)
+    sim.run_for(seconds=5)
+    end_well(sim, job)
+
+
+@catches("h14-abort-forgets-holders")
+def an_abort_remembers_who_may_have_the_job(new: New) -> None:
+    """A's ADDJOB times out. B, which got the copy, had queued it and given it to D. The abort reaches B, not
+    D, which is cut off by then; D's consumer acks elsewhere: D must still be told."""
+    sim = new(nodes="ABCD", seed=11)
+    back = sim.hold("BC", "A")
+    got = sim.wait_for_job(at="D")
+    sim.try_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=4_000, wait_ms=10)
+    sim.run_for(seconds=3.5)
+    sim.cut("D")
+    sim.run_for(seconds=3)
+    sim.end_fault(back)
+    for job in got:
+        sim.ack(job, at="B")
+    sim.run_for(seconds=6)
+    end_well(sim, *got)
+
+
+@catches("incarnation-ignored")
+def a_wiped_node_counts_as_no_copy_and_no_ack(new: New) -> None:
+    """B had confirmed the ack and loses its disk; C was cut off. What B confirmed died with it, and a copy
+    counted at B is none."""
+    sim = new(nodes="ABC", seed=12)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    sim.restart("B")
+    sim.run_for(seconds=5)
+    sim.crash("A", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.consume_everything()
+    sim.run_for(seconds=20)
+    assert sim.history.deliveries(job) >= 1, "healed to one copy, and that one was counted at a wiped node"
+    sim.check()
+
+
+@catches("tombstone-not-journaled")
+def a_tombstone_survives_a_restart(new: New) -> None:
+    """As the slow copy above, but C, which was told `done` of a job it never saw, restarts before it comes."""
+    sim = new(nodes="ABC", seed=13)
+    late = sim.hold("A", "C")
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="ACB")
+    assert sim.consume(at="A") == job
+    sim.ack(job, at="B")
+    sim.run_for(seconds=1)
+    sim.crash("B", "power")
+    sim.restart("B")
+    sim.run_for(seconds=2)
+    sim.end_fault(late)
+    sim.run_for(seconds=5)
+    end_well(sim, job)

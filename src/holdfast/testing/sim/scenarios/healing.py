@@ -1,0 +1,147 @@
+"""Healing, leaving, returning; and moves in general."""
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+QUICK: Final = (("cluster-node-timeout", "1000"), ("heal-after-ms", "3000"))
+
+
+@catches("no-healing")
+def copies_are_brought_back_after_a_loss(new: New) -> None:
+    """B is gone for good; after a while A has brought the job back to two copies, and A may go, too."""
+    sim = new(nodes="ABC", seed=70, settings=QUICK)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=30)
+    assert set(sim.copies(job)) == {"A", "C"}, f"not healed: {sim.copies(job)}"
+    sim.crash("A", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.consume_everything()
+    sim.run_for(seconds=25)
+    assert sim.history.deliveries(job) >= 1, "lost although it had been healed"
+    sim.settle()
+
+
+@catches("everybody-heals")
+def one_holder_heals(new: New) -> None:
+    sim = new(nodes="ABCDE", seed=71, settings=QUICK)
+    jobs = [sim.add_job(at="A", replicate=3, retry_s=30, holders="ABC") for _ in range(12)]
+    sim.crash("C", "wipe")
+    sim.run_for(seconds=30)
+    extra = [job for job in jobs if len(sim.copies(job)) > 3]
+    assert not extra, f"{len(extra)} of {len(jobs)} jobs were healed twice"
+    end_well(sim)
+
+
+@catches("heal-at-once")
+def a_restart_is_no_reason_to_heal(new: New) -> None:
+    sim = new(nodes="ABC", seed=72, settings=(("cluster-node-timeout", "1000"), ("heal-after-ms", "30000")))
+    job = sim.add_job(at="A", replicate=2, retry_s=20, holders="AB")
+    sim.crash("B")
+    sim.run_for(seconds=6)
+    sim.restart("B")
+    sim.run_for(seconds=3)
+    assert set(sim.copies(job)) == {"A", "B"}, f"copied needlessly: {sim.copies(job)}"
+    end_well(sim)
+
+
+@catches("heal-sends-first")
+def a_healer_that_dies_has_said_where_the_copy_went(new: New) -> None:
+    """The healer crashes in the turn in which it heals; after its restart the job is acked. The copy it had
+    sent must hear of that."""
+    for seed in range(73, 81):
+        sim = new(nodes="ABC", seed=seed, settings=QUICK)
+        sim.add_job(at="A", replicate=2, retry_s=20, holders="AB")
+        sim.crash("B", "wipe")
+        sim.run_for(seconds=2.5)
+        sim.fault("crash", "A", seconds=2)
+        sim.run_for(seconds=4)
+        end_well(sim)
+
+
+@catches("forgotten-joins-at-once", "missed-acks-not-read", "tombstone-too-short")
+def a_forgotten_node_reads_what_it_missed_before_it_queues(new: New) -> None:
+    """B holds a copy, goes down and is forgotten; the job is acked and collected without it. Much later B is
+    back, with the copy on its disk."""
+    sim = new(nodes="ABC", seed=81, settings=QUICK)
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="AB")
+    assert sim.consume(at="A") == job
+    sim.crash("B")
+    sim.run_for(seconds=1)
+    for name in "AC":
+        sim.tell(name, "CLUSTER", "FORGET", sim.hosts["B"].node_id)
+    sim.ack(job, at="A")
+    sim.run_for(seconds=300)
+    sim.restart("B")
+    sim.join(sim.hosts["B"])
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=10)
+    assert got == [], "an acked job came back with a forgotten node"
+    end_well(sim)
+
+
+@catches("had-not-wanted")
+def a_job_accepted_with_few_copies_gets_the_rest_later(new: New) -> None:
+    """ASYNC answers at once; while B and C are away nobody takes a copy, and when they are back they do."""
+    sim = new(nodes="ABC", seed=82)
+    sim.cut("A")
+    sim.run_for(seconds=0.1)
+    said = sim.do("A", "ADDJOB", "q", "later", "0", "REPLICATE", "3", "ASYNC", "RETRY", "60")
+    job = str(said["reply"])
+    sim.run_for(seconds=5)
+    sim.heal()
+    sim.run_for(seconds=15)
+    assert len(sim.copies(job)) == 3, f"given up: {sim.copies(job)}"
+
+
+@catches("safe-too-soon")
+def safe_to_stop_means_safe(new: New) -> None:
+    """A leaves and says when it may be stopped; its disk is then thrown away, and nothing is lost."""
+    sim = new(nodes="ABC", seed=83, settings=QUICK)
+    jobs = [sim.add_job(at="A", replicate=1 + i % 2, retry_s=2) for i in range(10)]
+    sim.do("A", "CLUSTER", "LEAVING", "yes")
+    for _ in range(120):
+        sim.run_for(seconds=0.5)
+        if sim.do("A", "CLUSTER", "LEAVING", "status") == {"reply": "safe"}:
+            break
+    sim.crash("A", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.consume_everything()
+    sim.run_for(seconds=30)
+    lost = [job for job in jobs if not sim.history.deliveries(job)]
+    assert not lost, f"{len(lost)} of {len(jobs)} jobs were lost with a node that was safe to stop"
+
+
+@catches("hops-unbounded")
+def a_job_does_not_go_round_in_circles(new: New) -> None:
+    """Consumers come and go at two nodes: the job follows them a few times and then rests."""
+    sim = new(nodes="ABC", seed=84)
+    sim.add_job(at="A", replicate=1, retry_s=60)
+    before = sum(sim.kind.counters(host.node).get("moves", 0) for host in sim.hosts.values() if host.node)
+    for i in range(40):
+        sim.fault("pause", "A", seconds=0.001)
+        sim.consume(at="ABC"[i % 3], queue="other", timeout_ms=5)
+    moves = sum(sim.kind.counters(host.node).get("moves", 0) for host in sim.hosts.values() if host.node) - before
+    assert moves <= 4, f"{moves} moves"
+    end_well(sim)
+
+
+@catches("interest-outlives-link", "credits-add-up")
+def a_consumer_gets_no_more_than_it_asked_for(new: New) -> None:
+    """One waits at D, five hundred jobs are elsewhere, and the link goes up and down: what D holds beyond its
+    waiter's need stays bounded."""
+    sim = new(nodes="AD", seed=85)
+    for _ in range(6):
+        sim.wait_for_job(at="D", timeout_ms=50)
+        sim.run_for(seconds=0.1)
+        sim.network.break_link("A", "D")
+        sim.run_for(seconds=3)
+    for _ in range(60):
+        sim.add_job(at="A", replicate=1, retry_s=60)
+    sim.run_for(seconds=5)
+    assert sum(1 for copy in sim.views()["D"].values() if copy.state == "queued") <= 10, "D hoards"
+    end_well(sim)

@@ -1,0 +1,116 @@
+"""Leases without a message per hand-out: who may queue a job again, and when."""
+from __future__ import annotations
+
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+
+@catches("silence-is-permission")
+def a_lease_outlives_the_node_that_gave_it(new: New) -> None:
+    """The job waits at A for nearly its retry time, is handed out, and A dies. B's own timer would end at once;
+    but the consumer has its retry time."""
+    sim = new(nodes="ABC", seed=40)
+    job = sim.add_job(at="A", replicate=2, retry_s=10, holders="AB")
+    sim.run_for(seconds=9)
+    assert sim.consume(at="A") == job
+    sim.crash("A")
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=7)
+    assert got == [], "two workers at once"
+    sim.run_for(seconds=10)
+    assert got == [job], "and after the lease it must come"
+    end_well(sim)
+
+
+@catches("willqueue-unanswered")
+def a_lease_given_late_is_told_to_those_who_ask(new: New) -> None:
+    """As above, but A lives: asked by B it says how long the lease still runs."""
+    sim = new(nodes="ABC", seed=41)
+    job = sim.add_job(at="A", replicate=2, retry_s=4, holders="AB")
+    sim.run_for(seconds=3)
+    assert sim.consume(at="A") == job
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=2.5)
+    assert got == [], "two workers at once"
+    sim.run_for(seconds=6)
+    assert got == [job]
+    end_well(sim)
+
+
+@catches("no-holder-order")
+def replicas_whose_timers_end_together_do_not_requeue_together(new: New) -> None:
+    """A dies with the lease; B and C, which got their copies in the same millisecond, both want to requeue."""
+    for seed in range(42, 52):
+        sim = new(nodes="ABC", seed=seed)
+        sim.add_job(at="A", replicate=3, retry_s=6, holders="ABC")
+        assert sim.consume(at="A")
+        sim.crash("A")
+        b, c = sim.wait_for_job(at="B"), sim.wait_for_job(at="C")
+        sim.run_for(seconds=11)
+        assert len(b) + len(c) == 1, f"handed out by {len(b) + len(c)} replicas"
+        end_well(sim)
+
+
+@catches("taker-unannounced")
+def the_taker_is_no_stranger_to_the_other_holders(new: New) -> None:
+    """A gives the job to D and dies. B and C never heard of D: they must know that it is with D now."""
+    sim = new(nodes="ABCD", seed=52)
+    got = sim.wait_for_job(at="D")
+    sim.run_for(seconds=1)
+    job = sim.add_job(at="A", replicate=3, retry_s=5, holders="ABC")
+    sim.run_for(seconds=0.5)
+    assert got == [job]
+    sim.crash("A")
+    sim.run_for(seconds=1)
+    sim.working(job, at="D")
+    b = sim.wait_for_job(at="B")
+    sim.run_for(seconds=3.5)
+    sim.working(job, at="D")
+    sim.run_for(seconds=3.5)
+    assert b == [], "queued by a holder although D has it and says so"
+    end_well(sim)
+
+
+@catches("no-reannounce")
+def after_a_cut_one_queued_copy_is_left(new: New) -> None:
+    """Each side of a cut had queued the job. When the cut heals they must hear of each other."""
+    sim = new(nodes="ABC", seed=53)
+    job = sim.add_job(at="A", replicate=2, retry_s=3, holders="AB")
+    cut = sim.cut("B")
+    sim.run_for(seconds=20)
+    assert sim.copies(job) == {"A": "queued", "B": "queued"}, f"each side queues: {sim.copies(job)}"
+    sim.end_fault(cut)
+    sim.run_for(seconds=3)
+    assert sorted(sim.copies(job).values()) == ["active", "queued"], f"not settled: {sim.copies(job)}"
+    end_well(sim)
+
+
+@catches("restart-forgets-leases")
+def a_restart_does_not_end_a_lease(new: New) -> None:
+    sim = new(nodes="AB", seed=54)
+    job = sim.add_job(at="A", replicate=1, retry_s=10)
+    assert sim.consume(at="A") == job
+    sim.run_for(seconds=0.5)
+    sim.crash("A")
+    sim.run_for(seconds=0.5)
+    sim.restart("A")
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=7)
+    assert got == [], "handed out again while the lease runs"
+    sim.run_for(seconds=5)
+    assert got == [job]
+    end_well(sim)
+
+
+@catches("sleeper-hands-out")
+def a_node_that_slept_asks_before_it_hands_out(new: New) -> None:
+    """A has the job queued and is stopped; B queues it, hands it out, and it is acked. A wakes up."""
+    sim = new(nodes="ABC", seed=55)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    pause = sim.fault("pause", "A")
+    sim.run_for(seconds=8)
+    assert sim.consume(at="B", timeout_ms=10_000) == job
+    sim.end_fault(pause)
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=0.5)
+    assert got == [], "handed out by the sleeper while B's consumer works on it"
+    end_well(sim)

@@ -1,0 +1,113 @@
+"""At most once, in every schedule: hand-outs, moves and restarts of jobs with retry 0."""
+from __future__ import annotations
+
+from holdfast.testing.sim.disk import EVERYSEC
+from holdfast.testing.sim.faults import Faults
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+
+@catches("once-not-synced")
+def a_power_cut_after_the_hand_out_does_not_bring_it_back(new: New) -> None:
+    """With a sync every second the record of the hand-out would be lost, and the replay hand out again."""
+    for seed in range(8):
+        sim = new(nodes="AB", seed=seed, faults=Faults(sync=EVERYSEC))
+        sim.add_job(at="A", retry_s=0)
+        sim.run_for(seconds=2)
+        assert sim.consume(at="A")
+        sim.crash("A", "power")
+        sim.run_for(seconds=1)
+        end_well(sim)
+
+
+@catches("once-requeued-at-start")
+def what_a_torn_tail_left_in_doubt_is_not_queued(new: New) -> None:
+    for seed in range(20, 28):
+        sim = new(nodes="AB", seed=seed, faults=Faults(sync=EVERYSEC))
+        for _ in range(3):
+            sim.add_job(at="A", retry_s=0)
+        sim.run_for(seconds=1.5)
+        sim.consume(at="A")
+        sim.consume(at="B")
+        sim.crash("A", "power")
+        sim.run_for(seconds=1)
+        end_well(sim)
+
+
+@catches("move-not-recorded")
+def a_giver_that_restarts_remembers_what_it_gave(new: New) -> None:
+    sim = new(nodes="AB", seed=30)
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=0.01)
+    sim.crash("A", "power")
+    sim.run_for(seconds=0.5)
+    assert len(got) <= 1
+    end_well(sim)
+
+
+@catches("took-not-recorded", "h10-import-not-logged")
+def a_taker_that_restarts_remembers_what_it_took(new: New) -> None:
+    """B takes, and A hears nothing of it; B restarts and is asked what became of the move."""
+    sim = new(nodes="AB", seed=31)
+    sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.hold("B", "A")
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=1)
+    sim.crash("B", "power")
+    sim.run_for(seconds=1)
+    end_well(sim)
+
+
+@catches("give-back-on-silence")
+def a_giver_that_hears_nothing_waits(new: New) -> None:
+    """The frame arrives, the answer does not: B hands it out, and so must A not."""
+    sim = new(nodes="ABC", seed=32)
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.hold("B", "A", is_cut=True)
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=20)
+    again = sim.consume(at="A")
+    assert not (got and again), "handed out by the taker and by the giver"
+    end_well(sim)
+
+
+@catches("in-doubt-requeued")
+def a_move_to_a_node_that_lost_its_disk_is_in_doubt(new: New) -> None:
+    sim = new(nodes="AB", seed=33)
+    sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.hold("B", "A")
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=0.5)
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    end_well(sim)
+
+
+@catches("h7-gives-repeated", "resend-after-reconnect")
+def a_give_is_not_repeated_after_a_reconnect(new: New) -> None:
+    sim = new(nodes="AB", seed=34)
+    sim.wait_for_job(at="B")
+    sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    back = sim.hold("B", "A", is_cut=True)
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=12)
+    sim.end_fault(back)
+    sim.run_for(seconds=5)
+    end_well(sim)
+
+
+@catches("once-copied")
+def at_most_once_jobs_have_one_holder(new: New) -> None:
+    sim = new(nodes="ABC", seed=35, settings=(("cluster-node-timeout", "1000"), ("heal-after-ms", "2000")))
+    job = sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=1)
+    assert set(sim.copies(job)) == {"A"}
+    sim.cut("C")
+    sim.run_for(seconds=20)
+    assert set(sim.copies(job)) == {"A"}
+    end_well(sim)

@@ -1,0 +1,43 @@
+"""Lives, delays and clocks."""
+from __future__ import annotations
+
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+
+@catches("life-longer-by-hop")
+def moving_a_job_adds_nothing_to_its_life(new: New) -> None:
+    """Four moves, none acked: after the TTL it is gone everywhere."""
+    sim = new(nodes="ABCD", seed=60)
+    job = sim.add_job(at="A", replicate=1, retry_s=1, ttl_s=8)
+    for name in "BCDB":
+        sim.consume(at=name, timeout_ms=1_500)
+    sim.run_for(seconds=max(0.0, 9.5 - sim.now / 1000))
+    assert sim.copies(job) == {}, f"its life is over, but it is at {sim.copies(job)}"
+    end_well(sim)
+
+
+@catches("life-on-the-wall")
+def a_jump_of_the_wall_clock_ends_no_life_and_no_lease(new: New) -> None:
+    sim = new(nodes="AB", seed=61)
+    job = sim.add_job(at="A", replicate=1, retry_s=5, ttl_s=60)
+    assert sim.consume(at="A") == job
+    sim.fault("jump", "A", amount=3_600_000)
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=3)
+    assert got == [] and "A" in sim.copies(job), "the wall clock was believed"
+    sim.run_for(seconds=4)
+    assert got == [job]
+    end_well(sim)
+
+
+@catches("expire-by-bad-clock")
+def a_start_with_a_wrong_clock_expires_nothing(new: New) -> None:
+    """A restarts with its wall clock an hour ahead; its peers know better."""
+    sim = new(nodes="ABC", seed=62)
+    job = sim.add_job(at="A", replicate=1, retry_s=1, ttl_s=600)
+    sim.crash("A")
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    assert "A" in sim.copies(job), "expired by a wrong clock"
+    end_well(sim)

@@ -1,0 +1,109 @@
+"""Looks inside the nodes at intervals and writes into the history what no client could see.
+
+I5   an acknowledgement is never orphaned: while some node would queue the job again, some node remembers
+I6   after healing every acknowledgement is collected
+     at most one queued copy in calm times
+
+An ack counts while the disk of a node that answered it lives; a FASTACK or a DELJOB of the same job voids it.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.testing.checkers.whitebox import orphans, queued_twice, uncollected
+from holdfast.testing.history import INVOKE, OK
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.world import World
+
+PERIOD_MS: Final = 900
+"""No multiple of anything the nodes do."""
+
+CALM_MS: Final = 2_000
+"""Two nodes that queued a job at the same moment hear of each other; after so long in calm one has it queued."""
+
+ADD_MS_MAX: Final = 5_000
+"""No ADDJOB waits longer for its copies."""
+
+COLLECT_MS: Final = 30_000
+"""An ack that is older than this, in a cluster healed as long ago, should be gone."""
+
+
+class Watcher:
+    def __init__(self, cluster: World) -> None:
+        self.cluster = cluster
+        self.read = 0  # how much of the history has been read
+        self.asked: dict[int, list[str]] = {}
+        self.acks: dict[str, dict[str, int]] = {}  # by job: node that answered, and when
+        self.void: set[str] = set()
+        self.added: dict[str, int] = {}  # when each job was accepted
+        self.wiped_t = -ADD_MS_MAX  # when a disk was last lost
+        self.told: set[tuple[str, str]] = set()
+        self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
+
+    def start(self) -> None:
+        self.cluster.push(self.cluster.now + PERIOD_MS, self.go, None)
+
+    def go(self, _: None) -> None:
+        self.look()
+        self.start()
+
+    def catch_up(self) -> None:
+        ops = self.cluster.history.ops
+        for i in range(self.read, len(ops)):
+            op = ops[i]
+            if op.f == "loss":
+                for nodes in self.acks.values():
+                    nodes.pop(op.node, None)
+                if op.value["wiped"]:
+                    self.wiped_t = op.t
+            elif op.f == "add" and op.type == OK:
+                self.added[op.value["id"]] = op.t
+            elif op.type == INVOKE:
+                if op.f == "ack":
+                    self.asked[op.number] = op.value["ids"]
+                elif op.f in ("fastack", "deljob"):
+                    self.void.update(op.value["ids"])
+            elif op.f == "ack" and op.type == OK:
+                for id in self.asked[op.number]:
+                    self.acks.setdefault(id, {})[op.node] = op.t
+        self.read = len(ops)
+
+    def acked(self) -> list[str]:
+        """Jobs whose acknowledgement must be remembered."""
+        self.catch_up()
+        return [id for id, nodes in self.acks.items() if nodes and id not in self.void]
+
+    def look(self) -> None:
+        cluster = self.cluster
+        views = cluster.views()
+        cluster.counters["looks"] += 1
+        acked = self.acked()
+        weak = {id for id in acked if self.wiped_t > self.added.get(id, 0) - ADD_MS_MAX}
+        away = {name for name, host in cluster.hosts.items() if host.node_id in cluster.forgotten}
+        for view in [views[name] for name in away]:
+            weak.update(view)  # what a forgotten node holds, tombstones wait for
+        for id in orphans(acked, views, weak):
+            where = {name: view[id].state for name, view in views.items() if id in view}
+            self.tell("I5", "orphan", id, f"acked at {self.acks[id]}, held {where}")
+        wait = CALM_MS + 2 * (cluster.faults.latency_ms[1] + cluster.faults.tail_ms)
+        doubled = dict(queued_twice(views)) if cluster.is_calm else {}
+        self.doubled = {id: self.doubled.get(id, cluster.now) for id in doubled}
+        for id, since in self.doubled.items():
+            if cluster.now - max(since, cluster.calm_t) > wait:
+                self.tell("calm", "queued-twice", id, f"queued at {', '.join(doubled[id])} since {since} ms")
+
+    def tell(self, promise: str, what: str, job: str, text: str) -> None:
+        if (what, job) not in self.told:
+            self.told.add((what, job))
+            self.cluster.seen(promise, what, job, text)
+
+    def last_look(self) -> None:
+        """At the end, in a healed cluster: nothing is left of what was acknowledged long enough ago."""
+        cluster = self.cluster
+        healed = max((op.t for op in cluster.history.ops if op.f == "heal"), default=None)
+        if healed is None or cluster.now - healed < COLLECT_MS:
+            return
+        old = [id for id in self.acked() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
+        for id, name, state in uncollected(old, cluster.views()):
+            self.tell("I6", "uncollected", id, f"{state} at {name}, acked at {self.acks[id]}")

@@ -1,0 +1,248 @@
+"""The clients of a run: producers, consumers with habits, and errands, all by real commands at random nodes."""
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from holdfast.testing.history import OK, Value
+from holdfast.testing.sim.clients import PADDING, Client
+from holdfast.testing.sim.plan import Add, Consumer, Errand, Plan
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.world import World
+
+PATIENCE_MS: Final = 1_500
+"""How much longer than the ADDJOB's own timeout a producer waits before it hangs up."""
+
+
+def add_words(add: Add) -> tuple[list[bytes], Value]:
+    """An ADDJOB as sent, and as the history tells it."""
+    body = f"b{add.number}"
+    words = ["ADDJOB", add.queue, body + PADDING * add.size, str(add.timeout_ms)]
+    if add.replicate:
+        words += ["REPLICATE", str(add.replicate)]
+    if add.retry_s >= 0:
+        words += ["RETRY", str(add.retry_s)]
+    words += ["TTL", str(add.ttl_s)]
+    if add.delay_s:
+        words += ["DELAY", str(add.delay_s)]
+    if add.maxlen:
+        words += ["MAXLEN", str(add.maxlen)]
+    if add.is_async:
+        words.append("ASYNC")
+    value: Value = {
+        "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
+        "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
+    }
+    return [word.encode() for word in words], value
+
+
+class Workload:
+    def __init__(self, cluster: World, plan: Plan) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.is_draining = False
+        self.ids: list[str] = []  # of accepted jobs
+        offset = cluster.now
+        pipes: dict[int, list[Add]] = {}
+        for add in plan.adds:
+            pipes.setdefault(add.pipe or -add.number - 1, []).append(add)
+        for adds in pipes.values():
+            cluster.push(offset + adds[0].at_ms, self.produce, adds)
+        for consumer in plan.consumers:
+            Worker(self, consumer).start_later(consumer.number % 7)
+        for errand in plan.errands:
+            cluster.push(offset + errand.at_ms, self.run_errand, errand)
+
+    # -- producers -----------------------------------------------------------------------------------------
+
+    def produce(self, adds: list[Add]) -> None:
+        cluster = self.cluster
+        host = cluster.pick(Random(f"{cluster.seed}/producer/{adds[0].number}"))
+        if host is None:
+            return
+        client = Client(cluster, f"p{adds[0].number}", host)
+        left = len(adds)
+
+        def done(type: str, value: Value) -> None:
+            nonlocal left
+            left -= 1
+            if type == OK:
+                self.ids.append(value["id"])
+            if left == 0:
+                cluster.push(cluster.now, Client.close, client)
+
+        for add in adds:
+            argv, value = add_words(add)
+            cluster.counters["adds"] += 1
+            client.send("add", argv, value, done)
+        cluster.push(cluster.now + max(add.timeout_ms for add in adds) + PATIENCE_MS, Client.close, client)
+
+    # -- errands -------------------------------------------------------------------------------------------
+
+    def run_errand(self, errand: Errand) -> None:
+        dice = Random(f"{self.cluster.seed}/errand/{errand.number}")
+        cluster = self.cluster
+        node, queue = errand.node, errand.queue
+        if errand.kind.startswith("pause"):
+            word = {"pause-out": ["out"], "pause-in": ["in"], "pause-bcast": ["all", "bcast"]}[errand.kind]
+            self.pause(node, queue, word)
+            back = ["none", "bcast"] if errand.kind == "pause-bcast" else ["none"]
+            cluster.push(cluster.now + errand.for_ms, lambda _: self.pause(node, queue, back), None)
+        elif errand.kind == "strange-ack":
+            near = self.ids[-1] if self.ids and dice.random() < 0.5 else f"DI{cluster.hosts[node].node_id[:8].decode()}"
+            strange = near[:10] + dice.randbytes(16).hex() + "000bSQ"
+            cluster.tell(node, "ACKJOB", strange)
+        elif errand.kind == "look":
+            for words in (["QLEN", queue], ["QPEEK", queue, "3"], ["QSTAT", queue], ["INFO"], ["CLUSTER", "NODES"]):
+                cluster.tell(node, *words)
+        elif self.ids:
+            f = "ack" if errand.kind == "cancel" else errand.kind
+            self.one_shot("op", node, f, dice.choice(self.ids))
+
+    def pause(self, node: str, queue: str, words: list[str]) -> None:
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return
+        client = Client(self.cluster, "op", host)
+        argv = [b"PAUSE", queue.encode(), *(word.encode() for word in words)]
+        client.send("pause", argv, {"queue": queue, "words": words}, lambda *_: self.close_soon(client))
+
+    def close_soon(self, client: Client) -> None:
+        self.cluster.push(self.cluster.now, Client.close, client)
+
+    def one_shot(self, process: str, node: str, f: str, id: str) -> bool:
+        """A command about a job over a connection of its own; False if there is nobody to send it to."""
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return False
+        client = Client(self.cluster, process, host)
+        argv = [COMMANDS[f], id.encode()]
+        client.send(f, argv, {"ids": [id]}, lambda *_: self.close_soon(client))
+        return True
+
+    # -- the second phase ----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Nothing new any more; at every node somebody waits on every queue and acks what it gets."""
+        self.is_draining = True
+        queues = tuple(self.plan.queues)
+        for number, name in enumerate(self.cluster.names):
+            for queue in queues:
+                self.pause(name, queue, ["none"])
+            consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)
+            Worker(self, consumer, home=name).start_later(1)
+
+
+COMMANDS: Final = {
+    "ack": b"ACKJOB", "fastack": b"FASTACK", "nack": b"NACK", "working": b"WORKING",
+    "enqueue": b"ENQUEUE", "dequeue": b"DEQUEUE", "deljob": b"DELJOB",
+}
+
+
+class Worker:
+    """A consumer: fetches, and does with what it gets one of the things its habits say."""
+
+    def __init__(self, workload: Workload, plan: Consumer, home: str = "") -> None:
+        self.workload = workload
+        self.cluster = workload.cluster
+        self.plan = plan
+        self.home = home  # a drain consumer stays at its node
+        self.lives = 0
+        self.dice = Random(f"{self.cluster.seed}/consumer/{plan.number}")
+        self.client: Client | None = None
+        words = ["GETJOB"]
+        if plan.with_counters:
+            words.append("WITHCOUNTERS")
+        words += ["TIMEOUT", str(plan.timeout_ms), "COUNT", str(plan.count), "FROM", *plan.queues]
+        self.argv = [word.encode() for word in words]
+
+    def start_later(self, ms: int) -> None:
+        self.cluster.push(self.cluster.now + ms, Worker.start, self)
+
+    def start(self) -> None:
+        """A new life: a new connection, somewhere."""
+        if self.workload.is_draining and not self.home:
+            return
+        host = self.cluster.hosts[self.home] if self.home else self.cluster.pick(self.dice)
+        if host is None or host.node is None:
+            self.start_later(250)
+            return
+        self.lives += 1
+        self.client = Client(self.cluster, f"c{self.plan.number}.{self.lives}", host)
+        self.ask()
+
+    def ask(self) -> None:
+        client = self.client
+        if client is None or not client.is_open:
+            return
+        if self.workload.is_draining and not self.home:
+            client.close()
+            return
+        habits = self.workload.plan.habits
+        if not self.home and self.dice.random() < habits.lose_reply:
+            client.loses_next = True
+        if not self.home and self.dice.random() < habits.impatient:
+            self.cluster.push(
+                self.cluster.now + self.dice.randint(1, self.plan.timeout_ms), Client.close, client
+            )
+        client.send("get", self.argv, {"queues": list(self.plan.queues)}, self.got)
+
+    def got(self, type: str, value: Value) -> None:
+        if type != OK:
+            client, self.client = self.client, None
+            if client is not None and client.is_open:
+                self.workload.close_soon(client)
+            self.start_later(self.dice.randint(50, 500))
+            return
+        for job in value["jobs"]:
+            self.work(job["id"])
+        if self.client is not None:
+            self.cluster.push(self.cluster.now + self.dice.randint(1, self.plan.think_ms), Worker.ask, self)
+
+    def work(self, id: str) -> None:
+        habits = self.workload.plan.habits
+        dice = self.dice
+        roll = dice.random()
+        if self.home:
+            self.later(dice.randint(1, 20), "ack", id, elsewhere=roll < 0.3)
+            return
+        if roll < habits.die:
+            client, self.client = self.client, None
+            if client is not None:
+                self.workload.close_soon(client)
+            self.start_later(dice.randint(50, 1_500))
+            return
+        roll -= habits.die
+        work_ms = dice.randint(1, habits.work_ms)
+        if roll < habits.elsewhere:
+            self.later(work_ms, "ack", id, elsewhere=True)
+            return
+        roll -= habits.elsewhere
+        if roll < habits.nack:
+            self.later(work_ms, "nack", id)
+        elif roll < habits.nack + habits.working:
+            self.later(work_ms, "working", id)
+            self.later(work_ms + dice.randint(1, 900), "ack", id)
+        elif roll < habits.nack + habits.working + habits.fastack:
+            self.later(work_ms, "fastack", id)
+        elif roll < habits.nack + habits.working + habits.fastack + habits.late:
+            self.later(dice.randint(1_000, 8_000), "ack", id)
+        else:
+            self.later(work_ms, "ack", id)
+
+    def later(self, ms: int, f: str, id: str, elsewhere: bool = False) -> None:
+        client = self.client
+        name = client.host.name if client is not None else ""
+        process = client.process if client is not None else f"c{self.plan.number}"
+        if elsewhere:
+            host = self.cluster.pick(self.dice)
+            name = host.name if host is not None else name
+        self.cluster.push(self.cluster.now + ms, self.tell, (process, name, f, id))
+
+    def tell(self, what: tuple[str, str, str, str]) -> None:
+        process, name, f, id = what
+        if not name or not self.workload.one_shot(process, name, f, id):
+            host = self.cluster.pick(self.dice)  # its node is down: somebody else will do
+            if host is not None:
+                self.workload.one_shot(process, host.name, f, id)

@@ -1,0 +1,49 @@
+"""The model as a kind of machine for the simulator."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.testing.checkers.whitebox import Copy
+from holdfast.testing.sim.machine import Birth
+
+from .model_node import Model
+
+
+class ModelKind:
+    def build(self, birth: Birth) -> Any:
+        return Model(birth)
+
+    def facts(self, birth: Birth) -> Any:
+        return (birth.node_id.decode(), birth.incarnation, f"{birth.host}:{birth.bus_port}")
+
+    def id_of(self, facts: Any) -> bytes:
+        return facts[0].encode()
+
+    def must_sync(self, machine: Any) -> bool:
+        return False
+
+    def force_holders(self, machine: Any, node_ids: list[bytes] | None) -> None:
+        machine.force_holders = node_ids and [each.decode() for each in node_ids]
+
+    def look(self, machine: Any) -> dict[str, Copy]:
+        return {id: Copy(j.state, j.retry // 1000, j.queue) for id, j in machine.jobs.items()}
+
+    def tell(self, machine: Any, job: str) -> str:
+        j = machine.jobs.get(job)
+        if j is None:
+            return ""
+        holders, confirmed = (sorted(name[:4] for name in names) for names in (j.may_have, j.confirmed))
+        return f"{j.state} may_have={holders} confirmed={confirmed}"
+
+    def counters(self, machine: Any) -> dict[str, int]:
+        return machine.counters
+
+    def mentions(self, data: bytes, job: str) -> bool:
+        return job.encode() in data
+
+    def describe(self, data: bytes, job: str, is_record: bool) -> str:
+        return str(json.loads(data)[0])
+
+
+KIND = ModelKind()

@@ -1,0 +1,245 @@
+"""Each checker on small histories made by hand: one that keeps the promise, one that breaks it."""
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.testing.checkers import check
+from holdfast.testing.checkers.whitebox import Copy, orphans, queued_twice, uncollected
+from holdfast.testing.history import History
+
+
+class Story:
+    """Writes a history in few words. Calm from the start unless told otherwise."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.history = History()
+        self.history.mark(0, "nemesis", "", "settings", **{"settle_ms": 10_000, "slack_ms": 5_000, **settings})
+        self.history.mark(0, "nemesis", "", "calm", on=True)
+
+    def op(self, t: int, node: str, f: str, value: Any, type: str, result: Any, wait: int = 1) -> None:
+        number = self.history.invoke(t, "p", node, f, value)
+        self.history.complete(t + wait, number, "p", node, type, f, result)
+
+    def add(self, t: int, body: str, type: str = "ok", wait: int = 1, error: str = "", **options: Any) -> None:
+        value = {"queue": "q", "body": body, "replicate": 1, "retry": 1, "ttl": 600, "delay": 0, "async": False,
+                 "timeout": 0, **options}
+        self.op(t, "A", "add", value, type, {"id": f"id-{body}"} if type == "ok" else {"error": error}, wait)
+
+    def get(self, t: int, body: str, node: str = "A", id: str = "", **counters: int) -> None:
+        job = {"id": id or f"id-{body}", "queue": "q", "body": body, **counters}
+        self.op(t - 1, node, "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+
+    def about(self, t: int, f: str, body: str, node: str = "A", type: str = "ok") -> None:
+        self.op(t, node, f, {"ids": [f"id-{body}"]}, type, {"count": 1})
+
+    def mark(self, t: int, f: str, node: str = "", **value: Any) -> None:
+        self.history.mark(t, "nemesis", node, f, **value)
+
+    def classes(self, end: int = 100_000) -> set[str]:
+        self.mark(end, "end")
+        return {violation.what for violation in check(self.history)}
+
+
+def test_a_job_delivered_and_acked_is_fine() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x")
+    story.about(200, "ack", "x")
+    story.mark(30_000, "heal")
+    assert story.classes() == set()
+
+
+def test_a_job_never_delivered_is_lost() -> None:
+    story = Story()
+    story.add(0, "x", replicate=2)
+    story.mark(10, "loss", "B")
+    story.mark(30_000, "heal")
+    assert story.classes() == {"lost"}
+
+
+def test_a_job_with_as_many_losses_as_copies_may_be_lost() -> None:
+    story = Story()
+    story.add(0, "x", replicate=2)
+    story.mark(10, "loss", "A")
+    story.mark(20, "loss", "B")
+    story.mark(30_000, "heal")
+    assert story.classes() == set()
+
+
+def test_a_job_whose_life_is_over_may_be_undelivered() -> None:
+    story = Story()
+    story.add(0, "x", ttl=20)
+    story.mark(30_000, "heal")
+    assert story.classes() == set()
+
+
+def test_at_most_once() -> None:
+    story = Story()
+    story.add(0, "x", retry=0)
+    story.get(100, "x")
+    story.get(90_000, "x", node="B")
+    assert story.classes() == {"twice"}
+
+
+def test_at_most_once_counts_adds_nobody_knows_of() -> None:
+    story = Story()
+    story.add(0, "x", type="info", retry=0)
+    story.get(100, "x")
+    story.get(200, "x", node="B")
+    assert story.classes() == {"twice"}
+
+
+def test_nothing_comes_from_nowhere() -> None:
+    story = Story()
+    story.get(100, "x")
+    assert story.classes() == {"from-nowhere"}
+
+
+def test_one_job_has_one_id() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x", id="another")
+    story.about(200, "ack", "x")
+    assert story.classes() == {"two-ids"}
+
+
+def test_two_jobs_have_two_ids() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.add(5, "y")
+    story.get(100, "x")
+    story.get(110, "y", id="id-x")
+    assert "id-reused" in story.classes()
+
+
+def test_an_ack_holds_when_calm() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x")
+    story.mark(150, "calm", on=False)
+    story.about(200, "ack", "x")
+    story.mark(1_000, "calm", on=True)
+    story.get(5_000, "x")
+    assert story.classes() == set()
+    story.get(60_000, "x")
+    assert story.classes() == {"ack-forgotten"}
+
+
+def test_an_ack_dies_with_the_disk_that_held_it() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x")
+    story.mark(150, "calm", on=False)
+    story.about(200, "ack", "x", node="B")
+    story.mark(300, "loss", "B")
+    story.mark(1_000, "calm", on=True)
+    story.get(60_000, "x")
+    assert story.classes() == set()
+
+
+def test_calm_means_once() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x")
+    story.about(200, "ack", "x")
+    story.get(3_000, "x", node="B")
+    assert story.classes() == {"calm-duplicate"}
+
+
+def test_a_lease_is_kept_unless_the_network_is_cut() -> None:
+    story = Story()
+    story.add(0, "x", retry=10)
+    story.get(100, "x")
+    story.get(1_000, "x", node="B")
+    assert story.classes() == {"lease-broken"}
+    story = Story()
+    story.mark(0, "fault", number=1, kind="cut", who="A", phase="begin")
+    story.add(0, "x", retry=10)
+    story.get(100, "x")
+    story.get(1_000, "x", node="B")
+    assert story.classes() == set()
+
+
+def test_a_job_that_stays_away_after_heal_is_stuck() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x")
+    story.mark(30_000, "heal")
+    assert story.classes() == {"stuck"}
+
+
+def test_ttl_and_delay() -> None:
+    story = Story()
+    story.add(0, "x", ttl=5)
+    story.get(7_000, "x")
+    story.add(0, "y", delay=3)
+    story.get(2_000, "y")
+    assert story.classes() == {"after-ttl", "before-delay"}
+
+
+def test_clocks_that_drift_and_jump_are_forgiven() -> None:
+    story = Story(rate_ppm=100_000, skew_ms=5_000)
+    story.add(0, "x", ttl=5)
+    story.mark(100, "restart", "A", new=False)
+    story.get(7_000, "x")
+    assert story.classes() == set()
+
+
+def test_refused_means_it_never_happened() -> None:
+    story = Story()
+    story.add(0, "x", type="fail", error="PAUSED Queue paused")
+    story.get(10, "x")
+    assert story.classes() == {"refused-but-there"}
+
+
+def test_a_ghost_in_calm_times() -> None:
+    story = Story()
+    story.add(0, "x", type="fail", error="NOREPL Not enough", wait=1_000)
+    story.get(3_000, "x")
+    assert story.classes() == set()
+    story.get(30_000, "x")
+    assert story.classes() == {"ghost"}
+
+
+def test_a_paused_queue_hands_out_nothing() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.op(10, "A", "pause", {"queue": "q", "words": ["out"]}, "ok", {"state": "out"})
+    story.get(20, "x", node="B")
+    story.about(21, "ack", "x")
+    assert story.classes() == set()
+    story.get(25, "x", node="A")
+    assert "paused-but-out" in story.classes()
+
+
+def test_counters_do_not_go_back() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x", nacks=1, deliveries=2)
+    story.get(5_000, "x", nacks=1, deliveries=1)
+    assert story.classes() == {"counters-back"}
+
+
+def test_what_a_look_inside_found_counts() -> None:
+    story = Story()
+    story.history.mark(5, "watch", "", "seen", promise="I5", what="orphan", job="x", text="")
+    assert story.classes() == {"orphan"}
+
+
+def test_white_box_predicates() -> None:
+    active, queued, acked, tomb = (Copy(state, 1, "q") for state in ("active", "queued", "acked", "tombstone"))
+    once = Copy("active", 0, "q")
+    assert orphans(["j"], {"A": {"j": active}, "B": {"j": tomb}}) == ["j"]
+    assert orphans(["j"], {"A": {"j": active}, "B": {"j": acked}}) == []
+    assert orphans(["j"], {"A": {"j": once}, "B": {}}) == []
+    assert uncollected(["j"], {"A": {"j": acked, "k": acked}, "B": {"j": tomb}}) == [("j", "A", "acked")]
+    assert queued_twice({"A": {"j": queued}, "B": {"j": queued}, "C": {"j": active}}) == [("j", ["A", "B"])]
+
+
+def test_a_history_survives_jsonl() -> None:
+    story = Story()
+    story.add(0, "x")
+    story.get(100, "x", nacks=1, deliveries=2)
+    again = History.from_jsonl(story.history.to_jsonl().splitlines())
+    assert again.ops == story.history.ops
+    assert again.sha256() == story.history.sha256()
