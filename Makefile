@@ -30,6 +30,9 @@ MODEL_RUNS = 1000
 MODEL_RUNS_PURE = 50
 # How long `make fuzz` goes on.
 SECONDS = 600
+# How long `make swarm` goes on, and which cluster `make replay` plays.
+MINUTES = 10
+SEED = 0
 
 .PHONY: help
 help: ## This list
@@ -60,6 +63,18 @@ test-compiled: setup servers ## All tests, compiled
 test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
 	@echo "== tests, pure Python"
 	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) $(PYTEST) $(PURE)
+
+.PHONY: stories
+stories: setup ## Disque's thirteen stories on seven real nodes
+	@STORIES=1 $(PYTEST) tests/proc/cluster
+
+.PHONY: swarm
+swarm: setup ## Simulated clusters under faults for MINUTES
+	@$(PY) -m holdfast.testing.sim run --seeds 0:100000000 --jobs 2 --minutes $(MINUTES)
+
+.PHONY: replay
+replay: setup ## One simulated cluster again: SEED=n
+	@$(PY) -m holdfast.testing.sim replay $(SEED)
 
 .PHONY: check
 check: lint types ## Before each commit, under a minute: lint, types, unit tests, transcripts

@@ -218,6 +218,12 @@ class Member:
         assert cursor == b"0" and isinstance(ids, list)
         return ids
 
+    def known_jobs(self) -> int:
+        """In whatever state, those too of which only the end is known."""
+        found = re.search(rb"registered_jobs:(\d+)", self.ask("INFO", "jobs"))
+        assert found is not None
+        return int(found[1])
+
     def flags(self) -> dict[bytes, set[str]]:
         """What it thinks of each node: the flags of CLUSTER NODES, and `disconnected`."""
         table = {}
@@ -294,6 +300,13 @@ class Cluster:
             node.ask("CLUSTER", "LEAVING", "no")
         self.set(SETTINGS)
         self.settle()
+        self.clear()
+
+    def clear(self) -> None:
+        """No job is left, of whatever test."""
+        for node in self.nodes:
+            node.ask("DISQUE", "FLUSHALL")
+        until(lambda: not any(node.known_jobs() for node in self.nodes))
 
     def set(self, settings: dict[str, str]) -> None:
         for node in self.living():
@@ -334,12 +347,12 @@ class Cluster:
 
 
 def drain(
-    cluster: Cluster, queue: str, wanted: Iterable[bytes], at: Iterable[Member] | None = None, seconds: float = PATIENCE_S
+    cluster: Cluster, queue: str, wanted: Iterable[bytes], seconds: float = PATIENCE_S
 ) -> list[bytes]:
-    """Fetch and acknowledge, at all nodes or those named, until all wanted jobs have come; every delivery."""
+    """Fetch and acknowledge at all nodes until all wanted jobs have come; every delivery."""
     deliveries: list[bytes] = []
     missing = set(wanted)
-    nodes = list(at if at is not None else cluster.living())
+    nodes = cluster.living()
     end = time.monotonic() + seconds
     while missing:
         for node in nodes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import register, write_copy
@@ -148,6 +148,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job is not None:
         tombs.learn_holders(node, job, copy.holders | peer.bit)
+        job.nacks = i32(max(i64(job.nacks), i64(copy.nacks)))
+        job.deliveries = i32(max(i64(job.deliveries), i64(copy.deliveries)))
         if job.state == ACKED and node.broken("h2-give-unacks"):
             node.endings.pop(job, None)
             job.task = None
@@ -282,12 +284,12 @@ def link_down(node: Node, peer: Peer) -> None:
             del node.interested[queue]
 
 
-def tell_pause(node: Node, queue: Queue) -> None:
+def tell_pause(node: Node, name: bytes, paused: i64) -> None:
     for peer in node.peers:
         if peer.is_linked:
             peer.out.append(bus.PAUSE)
-            bus.write_name(peer.out, queue.name)
-            bus.write_i8(peer.out, queue.paused)
+            bus.write_name(peer.out, name)
+            bus.write_i8(peer.out, paused)
 
 
 def on_pause(node: Node, peer: Peer, reader: Reader) -> None:

@@ -33,7 +33,7 @@ MOVES_PER_BEAT: Final = 5_000
 
 
 def beat(node: Node) -> None:
-    if len(node.peers) == 1 or node.level > 0 or node.broken("no-healing"):
+    if len(node.peers) == 1 or node.broken("no-healing") or (node.level > 0 and not node.is_leaving):
         return
     if node.is_leaving:
         drain(node)
@@ -143,6 +143,8 @@ def is_safe_to_stop(node: Node) -> bool:
     for peer in node.peers:
         if peer.moves:
             return False
+    others = [peer for peer in node.peers if peer.is_member and peer.index != ME]
+    staying = len([peer for peer in others if not peer.is_leaving(node.now)])
     for job in node.all_jobs():
         if job.state == ACKED:
             continue
@@ -151,7 +153,7 @@ def is_safe_to_stop(node: Node) -> bool:
                 return False
         elif (
             job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or job.flying > 0
-            or count_bits(living(node, job)) < i64(job.replicate)
+            or count_bits(living(node, job)) < min(i64(job.replicate), staying)
         ):
             return False
     return True

@@ -94,7 +94,10 @@ def ask(node: Node, job: Job, count: i64) -> None:
     """Send a copy to `count` nodes that do not have one."""
     task = job.task
     refused: i64 = task.refused if isinstance(task, Adding) else 0
-    for peer in choose(node, job, count, job.holders | refused):
+    chosen = choose(node, job, count, job.holders | refused)
+    for peer in chosen:
+        job.holders |= peer.bit  # before the first copy leaves: each receiver is to know of all
+    for peer in chosen:
         send_copy(node, peer, job)
 
 
@@ -232,7 +235,7 @@ def accept(node: Node, job: Job, task: Adding) -> None:
 def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.queue.adding -= 1
     if task.is_external:
-        hand_over(node, job)
+        hand_over(node, job, task.confirmed)
         return
     job.state = ACTIVE
     job.qtime = 0
@@ -240,10 +243,10 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     begin_life(node, job)
 
 
-def hand_over(node: Node, job: Job) -> None:
+def hand_over(node: Node, job: Job, confirmed: i64) -> None:
     """External: one of the nodes that have it queues it, and we forget it."""
     for peer in node.peers:
-        if peer.bit & job.holders and peer.is_linked:
+        if peer.bit & confirmed and peer.is_linked:
             peer.out.append(bus.ENQUEUE)
             write_job_id(peer.out, job)
             break

@@ -143,12 +143,13 @@ def order_key(job: Job, node_id: bytes) -> int:
 
 def again(node: Node, job: Job) -> None:
     """Queue it here."""
+    is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
     job.responsible = ME
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.asks = 0
     job.hops = 0
-    if job.flags & QUEUED_BEFORE:
+    if not is_first:
         job.deliveries += 1
         records.counts(node, job)
     node.count("requeues")
@@ -157,6 +158,8 @@ def again(node: Node, job: Job) -> None:
 
 def tell_queued(node: Node, job: Job, others: i64) -> None:
     """The other holders must not queue it as well; those away are told when they are back."""
+    if job.flags & MOVING:
+        return  # somebody waited for it and it is on its way there: the taker tells them
     is_somebody_away = False
     for peer in node.peers:
         if peer.bit & others:
@@ -285,11 +288,12 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == WAIT_REPL:
         return
-    if nacks > i64(job.nacks) or deliveries > i64(job.deliveries):
+    is_nacked = nacks > i64(job.nacks)
+    if is_nacked or deliveries > i64(job.deliveries):
         job.nacks = i32(max(i64(job.nacks), nacks))
         job.deliveries = i32(max(i64(job.deliveries), deliveries))
         records.counts(node, job)
-    if is_leased(node, job):
+    if is_leased(node, job) and not is_nacked:  # a NACK ends the lease, at whichever holder it came in
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
     if job.state == QUEUED:

@@ -99,13 +99,13 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
     if queue is None and paused > 0:
         check_queue_name(argv[1])
         queue = node.queue(argv[1])
+    if paused >= 0 and is_for_all:
+        federate.tell_pause(node, argv[1], paused)
     if queue is None:
         write_simple(node.out, b"none")
         return
     if paused >= 0:
         node.set_paused(queue, paused)
-        if is_for_all:
-            federate.tell_pause(node, queue)
     write_simple(node.out, PAUSE_NAMES[queue.paused])
 
 

@@ -109,7 +109,7 @@ class Scan:
         return not (
             (self.minlen >= 0 and queue.size < self.minlen)
             or (self.maxlen >= 0 and queue.size > self.maxlen)
-            or self.import_rate > 0
+            or (self.import_rate >= 0 and queue.import_rate(node.now) < self.import_rate)
             or (self.maxidle >= 0 and node.now - queue.used > self.maxidle * 1000)
         )
 

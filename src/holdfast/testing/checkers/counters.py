@@ -7,6 +7,8 @@ from holdfast.testing.checkers.facts import Facts, Violation
 def counters_grow(facts: Facts) -> list[Violation]:
     found: list[Violation] = []
     for job in facts.jobs.values():
+        if any(told.f in ("fastack", "deljob") for told in job.told):
+            continue  # forgotten here, and perhaps brought back by somebody who knows less
         last: dict[str, tuple[int, int, int]] = {}
         for d in job.deliveries:
             if d.nacks is None or d.deliveries is None:

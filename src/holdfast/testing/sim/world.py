@@ -63,7 +63,7 @@ class World:
         self.dice = Random(f"{seed}/cluster/0")
         self.history = History()
         self.counters: Counter[str] = Counter()
-        self.forgotten: set[bytes] = set()  # ids of nodes that an operator had forgotten
+        self.forgotten: set[bytes] = set()  # ids of nodes that an operator had forgotten at some time
         self.is_calm = False
         self.calm_t = 0  # when that last changed
         self.hosts = {name: Host(self, name, i) for i, name in enumerate(self.names)}
@@ -163,7 +163,6 @@ class World:
 
     def join(self, host: Host) -> None:
         """What `--join` does for a node that starts with nothing, or was forgotten."""
-        self.forgotten.discard(host.node_id)
         for other in self.hosts.values():
             if other is not host:
                 self.tell(host.name, "CLUSTER", "MEET", other.ip, str(PORT))
