@@ -132,7 +132,7 @@ def draw(seed: int) -> Plan:
         consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
         errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
         settings=(
-            ("cluster-node-timeout", str(dice.choice([1_000, 2_000, 5_000, 15_000]))),
+            ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *([("maxmemory", "1mb")] if is_tight else []),
         ),

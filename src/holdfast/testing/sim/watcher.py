@@ -25,6 +25,9 @@ CALM_MS: Final = 2_000
 ADD_MS_MAX: Final = 5_000
 """No ADDJOB waits longer for its copies."""
 
+EXPIRY_MS: Final = 2_000
+"""Nodes whose clocks differ let a job go at different times, by this much for the lives we give them."""
+
 COLLECT_MS: Final = 30_000
 """An ack that is older than this, in a cluster healed as long ago, should be gone."""
 
@@ -37,6 +40,8 @@ class Watcher:
         self.acks: dict[str, dict[str, int]] = {}  # by job: node that answered, and when
         self.void: set[str] = set()
         self.added: dict[str, int] = {}  # when each job was accepted
+        self.lives: dict[int, int] = {}  # by number of the ADDJOB: when the job's life is over
+        self.until: dict[str, int] = {}  # the same by job
         self.wiped_t = -ADD_MS_MAX  # when a disk was last lost
         self.told: set[tuple[str, str]] = set()
         self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
@@ -57,8 +62,11 @@ class Watcher:
                     nodes.pop(op.node, None)
                 if op.value["wiped"]:
                     self.wiped_t = op.t
+            elif op.f == "add" and op.type == INVOKE:
+                self.lives[op.number] = op.t + 1_000 * int(op.value["ttl"])
             elif op.f == "add" and op.type == OK:
                 self.added[op.value["id"]] = op.t
+                self.until[op.value["id"]] = self.lives[op.number]
             elif op.type == INVOKE:
                 if op.f == "ack":
                     self.asked[op.number] = op.value["ids"]
@@ -70,9 +78,13 @@ class Watcher:
         self.read = len(ops)
 
     def acked(self) -> list[str]:
-        """Jobs whose acknowledgement must be remembered."""
+        """Jobs whose acknowledgement must be remembered: not when their life is over, or nearly so."""
         self.catch_up()
-        return [id for id, nodes in self.acks.items() if nodes and id not in self.void]
+        soon = self.cluster.now + EXPIRY_MS
+        return [
+            id for id, nodes in self.acks.items()
+            if nodes and id not in self.void and self.until.get(id, soon) >= soon
+        ]
 
     def look(self) -> None:
         cluster = self.cluster
@@ -85,7 +97,8 @@ class Watcher:
             weak.update(view)  # what a forgotten node holds, tombstones wait for
         for id in orphans(acked, views, weak):
             where = {name: view[id].state for name, view in views.items() if id in view}
-            self.tell("I5", "orphan", id, f"acked at {self.acks[id]}, held {where}")
+            what = "orphan" if id in self.added else "orphan-unaccepted"
+            self.tell("I5", what, id, f"acked at {self.acks[id]}, held {where}")
         wait = CALM_MS + 2 * (cluster.faults.latency_ms[1] + cluster.faults.tail_ms)
         doubled = dict(queued_twice(views)) if cluster.is_calm else {}
         self.doubled = {id: self.doubled.get(id, cluster.now) for id in doubled}
