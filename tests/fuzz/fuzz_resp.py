@@ -89,6 +89,8 @@ class Timeless:
         self.connect, self.disconnect = node.connect, node.disconnect
         self.tick, self.next_wake = node.tick, node.next_wake
         self.out, self.wakeups, self.requests = node.out, node.wakeups, node.requests
+        self.peers, self.frames, self.records = node.peers, node.frames, node.records
+        self.flush, self.frame, self.link_up, self.link_down = node.flush, node.frame, node.link_up, node.link_down
 
     def set_time(self, now: int, wall: int) -> None:
         self.node.set_time(self.world.now, self.world.now)

@@ -168,7 +168,7 @@ class Node:
         self.argv: list[bytes] = []
         self.watch: Watch = Watch(config)
         # The cluster.
-        self.incarnation: int = incarnation or (self.random.next() & 0x7FFFFFFFFFFFFFFF) or 1
+        self.incarnation: int = incarnation or start_ms or 1  # which life of this node's data
         facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}

@@ -19,7 +19,7 @@ def acks_hold(facts: Facts) -> list[Violation]:
     """I4: no delivery of an acknowledged job once the cluster has been connected for long enough."""
     found: list[Violation] = []
     for job in facts.jobs.values():
-        acks = kept(facts, job)
+        acks = kept(facts, job) if job.retry_ms > 0 else []  # at most once: an ack elsewhere is not kept
         if not acks or any(told.f == "fastack" for told in job.told):
             continue
         acked = min(told.done for told in acks if told.done is not None)
@@ -35,7 +35,9 @@ def calm_is_once(facts: Facts) -> list[Violation]:
     found: list[Violation] = []
     for job in facts.jobs.values():
         ack = job.acked()
-        if ack is None or ack.done is None or len(job.deliveries) < 2 or any(told.f in PUSHES for told in job.told):
+        if ack is None or ack.done is None or job.retry_ms == 0 or len(job.deliveries) < 2:
+            continue
+        if any(told.f in PUSHES for told in job.told):
             continue
         for d in job.deliveries[1:]:
             since = facts.calm_since(d.t)

@@ -11,8 +11,11 @@ from typing import Final
 
 ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h1-sizes-not-sets": ("h1-taker-not-recorded",),
-    "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier",),
+    "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier", "h6-no-tombstone-at-collection"),
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
+    "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
+    "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
+    "tombstone-not-journaled": ("h12-no-gotack-barrier",),
 }
 """Belt and braces: rules that cover for each other are taken away together."""
 

@@ -57,18 +57,34 @@ def an_ack_for_an_unknown_job_survives_a_restart(new: New) -> None:
     end_well(sim, job)
 
 
-@catches("h4-no-tombstone-for-unknown", "h12-no-gotack-barrier", "h12-unknown-counts-for-good")
+@catches("h4-no-tombstone-for-unknown")
 def a_copy_that_comes_after_the_ack_stays_dead(new: New) -> None:
-    """A's REPLJOB to C is slow, so B is asked in its place. The job is done and B collects the ack: C is told
+    """A's REPL to C is slow, so B is asked in its place. The job is done and B collects the ack: C is told
     `done` before it ever saw the job. Then the copy arrives."""
     sim = new(nodes="ABC", seed=5)
     late = sim.hold("A", "C")
     job = sim.add_job(at="A", replicate=2, retry_s=1, holders="ACB")
     assert sim.consume(at="A") == job
     sim.ack(job, at="B")
-    sim.run_for(seconds=3)
+    sim.run_for(seconds=1.5)
     sim.end_fault(late)
     sim.run_for(seconds=5)
+    end_well(sim, job)
+
+
+@catches("h12-unknown-counts-for-good")
+def who_knew_nothing_is_asked_again_when_somebody_names_it(new: New) -> None:
+    """As above: C says it knows nothing, then gets A's copy. B must not collect before C has been asked again,
+    and that it cannot do, because by now they do not hear each other."""
+    sim = new(nodes="ABC", seed=5)
+    late = sim.hold("A", "C")
+    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="ACB")
+    assert sim.consume(at="A") == job
+    sim.ack(job, at="B")
+    sim.run_for(seconds=0.1)
+    sim.hold("B", "C", is_cut=True, is_both=True)
+    sim.end_fault(late)
+    sim.run_for(seconds=10)
     end_well(sim, job)
 
 
@@ -93,18 +109,23 @@ def an_aborted_add_does_not_erase_an_ack(new: New) -> None:
 
 @catches("h6-no-tombstone-at-collection", "h12-no-gotack-barrier")
 def a_give_that_comes_after_collection_stays_dead(new: New) -> None:
-    """A gives the job to D, the frame is slow. D knows the ack already (from B); A answers B's SETACK; if that
-    counted, B would collect, D would forget, and then the give would arrive."""
+    """A gives the job to D, a holder, and the frame is slow. B is told that it is done; A answers B's SETACK, and
+    so does D; if that counted, B would collect, D would forget, and then the give would arrive."""
     sim = new(nodes="ABD", seed=7)
-    sim.wait_for_job(at="D")
+    got = sim.wait_for_job(at="D")
     sim.run_for(seconds=1)
     late = sim.hold("A", "D")
-    job = sim.add_job(at="A", replicate=2, retry_s=2, holders="AB")
+    back = sim.hold("B", "A")
+    sim.try_add(at="A", replicate=2, retry_s=4, holders="AB", timeout_ms=9_000, wait_ms=20)
+    sim.end_fault(back)
     sim.run_for(seconds=0.5)
+    job = next(op.value["id"] for op in sim.history.ops if op.f == "add" and op.type == "info") \
+        if False else next(iter(sim.views()["A"]))
     sim.ack(job, at="B")
-    sim.run_for(seconds=4)
+    sim.run_for(seconds=1.5)
     sim.end_fault(late)
     sim.run_for(seconds=3)
+    assert got == [], "an acked and collected job was handed out"
     end_well(sim, job, deliveries=0)
 
 
