@@ -316,3 +316,15 @@ def test_passwords_are_not_shown_to_monitors() -> None:
     for words in (["AUTH", "sesame"], ["AUTH", "default", "sesame"], ["HELLO", "2", "AUTH", "default", "sesame"]):
         for _, line in bench.step(1, *words).wakeups:
             assert b"sesame" not in line
+
+
+def test_an_ack_for_a_job_we_have_not_made_yet_is_kept_for_nobody() -> None:
+    """A joining node keeps acks of others' jobs. One of its own future would stand in that job's place."""
+    bench = Bench()
+    bench.do("CLUSTER", "MEET", "127.0.0.1", "7712")
+    first = (bench.do("ADDJOB", "q", "b", "0") or b"")[1:49]
+    following = b"%016x" % (int(first[10:26], 16) + 1)
+    assert bench.do("ACKJOB", (first[:10] + following + first[26:]).decode()) == b":0\r\n"
+    assert bench.node.jobs == 1
+    bench.do("ADDJOB", "q", "b", "0")
+    assert bench.node.jobs == 2 and bench.do("QLEN", "q") == b":2\r\n"

@@ -28,6 +28,18 @@ from holdfast.testing.sim.world import SETTLE_MS, World
 SETTLE_MS_MAX: Final = 120_000
 
 
+class Adding:
+    """An ADDJOB that is under way."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ended: list[tuple[str, Value]] = []
+
+    @property
+    def id(self) -> str:
+        return str(self.ended[0][1]["id"]) if self.ended and self.ended[0][0] == OK else ""
+
+
 class Cluster(World):
     def __init__(self, **options: Any) -> None:
         """See World for the options: nodes, seed, faults, mutants, settings."""
@@ -63,16 +75,26 @@ class Cluster(World):
         assert id, f"ADDJOB at {at} was not accepted: {value}"
         return id
 
-    def try_add(
-        self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, wait_ms: int = 5_000,
-    ) -> tuple[str, Value]:
+    def try_add(self, *, wait_ms: int = 5_000, **options: Any) -> tuple[str, Value]:
         """Like add_job, but a refusal, or no answer, is an answer, too: ('', what was said)."""
+        adding = self.begin_add(**options)
+        until = self.now + wait_ms
+        while not adding.ended and self.now < until:
+            self.run_until(self.now + 1)
+        adding.client.close()
+        self.run_until(self.now)
+        return adding.id, adding.ended[0][1]
+
+    def begin_add(
+        self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
+    ) -> Adding:
+        """Send an ADDJOB and do not wait; the producer stays connected."""
         host = self.hosts[at]
         assert host.node is not None, f"{at} is down"
         if holders:
-            ids = [self.hosts[name].node_id for name in holders if name != at]
-            self.kind.force_holders(host.node, ids)
+            self.kind.force_holders(host.node, [self.hosts[name].node_id for name in holders if name != at])
+        self.asked += 1
         body = f"job{self.asked}"
         words = ["ADDJOB", queue, body, str(timeout_ms), "REPLICATE", str(replicate), "RETRY", str(retry_s),
                  "TTL", str(ttl_s), "DELAY", str(delay_s)]
@@ -80,10 +102,16 @@ class Cluster(World):
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
             "delay": delay_s, "async": False, "timeout": timeout_ms,
         }
-        type, said = self.command(at, "add", [word.encode() for word in words], value, wait_ms)
-        if holders and host.node is not None:
-            self.kind.force_holders(host.node, None)
-        return (said["id"], said) if type == OK else ("", said)
+        adding = Adding(Client(self, f"s{self.asked}", host))
+
+        def done(type: str, value: Value) -> None:
+            adding.ended.append((type, value))
+            if holders and host.node is not None:
+                self.kind.force_holders(host.node, None)
+
+        adding.client.send("add", [word.encode() for word in words], value, done)
+        self.run_until(self.now)
+        return adding
 
     def consume(self, *, at: str, queue: str = "q", timeout_ms: int = 3_000) -> str:
         """Fetch a job, waiting for it if need be; returns its id, or nothing if none came."""

@@ -15,7 +15,6 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
-    "tombstone-not-journaled": ("h12-no-gotack-barrier",),
 }
 """Belt and braces: rules that cover for each other are taken away together."""
 
