@@ -68,6 +68,10 @@ test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plai
 stories: setup ## Disque's thirteen stories on seven real nodes
 	@STORIES=1 $(PYTEST) tests/proc/cluster
 
+.PHONY: cluster-sim
+cluster-sim: setup ## Scenarios, mutants and kept seeds of the simulated cluster
+	@CLUSTER_SIM=1 $(PYTEST) tests/sim/cluster
+
 .PHONY: swarm
 swarm: setup ## Simulated clusters under faults for MINUTES
 	@$(PY) -m holdfast.testing.sim run --seeds 0:100000000 --jobs 2 --minutes $(MINUTES)

@@ -264,6 +264,9 @@ class Network:
                 self.send(end, FIN)
             else:
                 self.lose_tail(end.out)
+                if end.out.path.blocks:  # what did not get through, nobody sends again
+                    end.out.queue.clear()
+                    end.out.stalled = 0
                 self.notice_later(end.other, *self.patience_ms)
             end.out.is_dead = True
             end.state = CLOSED

@@ -41,3 +41,24 @@ def a_start_with_a_wrong_clock_expires_nothing(new: New) -> None:
     sim.run_for(seconds=5)
     assert "A" in sim.copies(job), "expired by a wrong clock"
     end_well(sim)
+
+
+@catches()
+def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
+    """B holds a copy of a job that A will queue in ten seconds, and hears nothing of A any more."""
+    sim = new(nodes="ABC", seed=63)
+    sim.add_job(at="A", replicate=2, retry_s=1, delay_s=10, holders="AB")
+    sim.crash("A")
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=9)
+    assert got == [], "before its delay was over"
+    sim.run_for(seconds=8)
+    assert len(got) == 1
+    end_well(sim)
+
+
+@catches()
+def links_stay_up_in_calm_times_however_short_the_node_timeout(new: New) -> None:
+    sim = new(nodes="ABC", seed=64, settings=(("cluster-node-timeout", "500"),))
+    sim.run_for(seconds=60)
+    assert sim.counters["link-downs"] == 0, f"{sim.counters['link-downs']} links went down for no reason"
