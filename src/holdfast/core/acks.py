@@ -158,8 +158,8 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
     if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
         return False
-    if jid.startswith(node.own.prefix) and id_seq(jid) > node.start * 1000:
-        return False  # it would be of this life of ours, and we know all of those
+    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq:
+        return False  # a number we have not given out yet: its place is that of a job to come
     if not node.knows_origin(jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
     job = make_ack_only(node, jid)
