@@ -235,17 +235,18 @@ class Load(threading.Thread):
     async def add(self, line: Line, dice: Random) -> tuple[str, Value]:
         self.bodies += 1
         roll = dice.random()
+        queue = KEPT if dice.random() < self.kept else dice.choice(QUEUES)
         replicate, retry_s = self.replicate or (2 if roll < 0.2 else 3), dice.choice(RETRIES_S)
         delay_s = 1 if dice.random() < 0.05 else 0
         if not self.replicate and roll > 0.85:
             replicate, retry_s = 1, 0
         value: Value = {
-            "queue": KEPT if dice.random() < self.kept else dice.choice(QUEUES), "body": f"b{self.bodies}", "replicate": replicate, "retry": retry_s,
-            "ttl": TTL_S, "delay": delay_s, "async": False, "timeout": ADD_TIMEOUT_MS,
+            "queue": queue, "body": f"b{self.bodies}", "replicate": replicate, "retry": retry_s, "ttl": TTL_S,
+            "delay": delay_s, "async": False, "timeout": ADD_TIMEOUT_MS,
         }
-        words = [
-            "ADDJOB", value["queue"], value["body"], ADD_TIMEOUT_MS, "REPLICATE", replicate, "RETRY", retry_s,
-            "TTL", TTL_S, *(["DELAY", delay_s] if delay_s else []),
+        words: list[str | int] = [
+            "ADDJOB", queue, value["body"], ADD_TIMEOUT_MS, "REPLICATE", replicate, "RETRY", retry_s, "TTL", TTL_S,
+            "DELAY", delay_s,
         ]
         type_, told = await line.ask("add", words, value, ADD_TIMEOUT_MS / 1000)
         if type_ == OK:
@@ -257,7 +258,7 @@ class Load(threading.Thread):
     # -- consumers -----------------------------------------------------------------------------------------
 
     async def get(self, lines: Lines, *queues: str) -> list[Value]:
-        words = ["GETJOB", "WITHCOUNTERS", "TIMEOUT", GET_TIMEOUT_MS, "FROM", *queues]
+        words: list[str | int] = ["GETJOB", "WITHCOUNTERS", "TIMEOUT", GET_TIMEOUT_MS, "FROM", *queues]
         line = lines.to(lines.home)
         type_, told = await line.ask("get", words, {"queues": list(queues)}, GET_TIMEOUT_MS / 1000)
         return told["jobs"] if type_ == OK else []

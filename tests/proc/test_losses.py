@@ -49,7 +49,12 @@ def new_load(cluster: Cluster) -> Load:
 def wait_for_jobs(load: Load, count: int) -> None:
     """So many more are accepted."""
     goal = len(load.rows) + count
-    until(lambda: load.check() or len(load.rows) >= goal)
+
+    def are_there() -> bool:
+        load.check()
+        return len(load.rows) >= goal
+
+    until(are_there)
 
 
 def kill(load: Load, nodes: Sequence[Member]) -> None:
