@@ -181,6 +181,7 @@ class Node:
         self.is_unhealed: bool = False  # the last walk found something to do
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
+        self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
@@ -305,6 +306,7 @@ class Node:
                 views.finish(self, alarm)
             elif alarm is self.beat:
                 membership.beat(self)
+                requeue.beat(self)
                 federate.beat(self)
                 replicate.fill(self)
                 heal.beat(self)

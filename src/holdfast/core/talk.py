@@ -24,6 +24,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.GOTJOB: replicate.on_gotjob,
     bus.REFUSED: replicate.on_refused,
     bus.ENQUEUE: replicate.on_enqueue,
+    bus.HOLDERS: replicate.on_holders,
     bus.WILLQUEUE: requeue.on_willqueue,
     bus.STATE: requeue.on_state,
     bus.QUEUED: requeue.on_queued,
