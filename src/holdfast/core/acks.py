@@ -232,7 +232,8 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     task = job.task
     if isinstance(task, Ending) and not is_ack_only:
         task.confirmed |= peer.bit
-    node.must_sync = True  # the answer says that the ending is kept: it has to be
+    if not node.broken("gotack-not-kept"):
+        node.must_sync = True  # the answer says that the ending is kept: it has to be
     is_flying = job.flying > 0 and not node.broken("h12-no-gotack-barrier")
     write_gotack(node, peer, jid, NOT_YET if is_flying else HOLDS, job.holders)
 

@@ -79,6 +79,8 @@ def on_need(node: Node, peer: Peer, reader: Reader) -> None:
     queue = node.queue_or_none(name)
     if queue is None:
         return
+    if node.broken("credits-add-up"):
+        credit += queue.interest.get(int(peer.index), 0)
     queue.interest[int(peer.index)] = min(credit, CREDIT_MAX)
     node.interested[queue] = None
     give(node, queue)
@@ -263,9 +265,9 @@ def link_up(node: Node, peer: Peer) -> None:
             node.enqueue(job)
             continue
         if node.broken("h7-gives-repeated"):
+            links.explain(node, peer, peer.bit)
             peer.out.append(bus.YOURJOB)
             bus.write_i64(peer.out, number + 1_000_000_000)
-            links.explain(node, peer, peer.bit)
             write_copy(node, peer.out, job, peer.bit, 0)
             continue
         peer.out.append(bus.MOVED)

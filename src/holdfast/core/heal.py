@@ -74,7 +74,7 @@ def walk(node: Node) -> None:
 
 def heal(node: Node, job: Job) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
-    if job.retry == 0 or job.state not in (ACTIVE, QUEUED) or job.task is not None:
+    if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
         return 0
     missing = i64(job.replicate) - count_bits(living(node, job))
     if missing <= 0 or is_somebody_else_first(node, job):

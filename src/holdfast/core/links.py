@@ -29,6 +29,8 @@ def note_ack(peer: Peer, ack: i64) -> None:
     telling = peer.telling
     while telling and telling[0][0] <= ack:
         telling.popleft()
+    while peer.unheard and peer.unheard[0][0] <= ack:
+        peer.unheard.pop(0)
 
 
 def note_copy(node: Node, peer: Peer, job: Job) -> None:
@@ -53,6 +55,8 @@ def make_frame(node: Node, peer: Peer) -> None:
         head = BytesWriter()
         if size > 0:
             peer.sent += 1
+            if node.broken("resend-after-reconnect"):
+                peer.unheard.append((peer.sent, peer.out.getvalue()))
             bus.write_i64(head, peer.sent)
         else:
             bus.write_i64(head, 0)

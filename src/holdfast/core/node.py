@@ -882,9 +882,9 @@ class Node:
         return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
     def knows_origin(self, jid: bytes) -> bool:
-        """Whether an id was made by a node we know of."""
+        """Whether an id was made by a node we know of, or by this one."""
         for peer in self.peers:
-            if peer.index != ME and jid[2:10] == peer.node_id()[:8]:
+            if jid[2:10] == peer.node_id()[:8]:
                 return True
         return False
 

@@ -5,9 +5,10 @@ takes the copy answers GOTJOB, each that cannot answers REFUSED and another is a
 enough answers one more node is asked. Every holder is to know of all the others, or an ack given to one would
 be collected without telling another; so when the set grows, those asked earlier are told (HOLDERS), and what
 they answered before does not count any more (the version of the set, which every answer carries). When enough
-hold a copy and know the whole set the job is accepted: recorded, queued, and the producer gets its id. When the producer's patience ends first it gets NOREPL, and the job is ended as
-`aborted` like one that was acknowledged (acks.py): told to every node that may hold a copy until all have
-heard, because a copy that nobody tells would be delivered.
+hold a copy and know the whole set the job is accepted: recorded, queued, and the producer gets its id. When
+the producer's patience ends first it gets NOREPL, and the job is ended as `aborted` like one that was
+acknowledged (acks.py): told to every node that may hold a copy until all have heard, because a copy that
+nobody tells would be delivered.
 
 A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
 it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
@@ -204,7 +205,8 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
             write_gotjob(peer, job, version)
         return
     queue = node.queues.get(copy.queue)
-    if node.level > 0 or node.is_leaving or (queue is not None and queue.paused & PAUSE_IN) or copy.retry == 0:
+    is_once = copy.retry == 0 and not node.broken("once-copied")
+    if node.level > 0 or node.is_leaving or (queue is not None and queue.paused & PAUSE_IN) or is_once:
         peer.out.append(bus.REFUSED)
         peer.out.write(copy.jid)
         return

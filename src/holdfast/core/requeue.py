@@ -368,7 +368,7 @@ def link_down(node: Node, peer: Peer) -> None:
     """It will not answer any more, and may not have heard what we told it last."""
     for job in list(node.asking):
         nothing_against(node, peer, job)
-    if not node.broken("no-reannounce"):
+    if not node.broken("no-reannounce") and not node.broken("queued-lost"):
         for _, job in peer.telling:
             node.requeued[job] = None
     peer.telling.clear()

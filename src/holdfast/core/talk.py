@@ -57,6 +57,11 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.told = 0
     peer.table = [-1] * (NODES_MAX + 1)
     node.count("link-up")
+    if node.broken("resend-after-reconnect"):
+        links.explain(node, peer, (1 << len(node.peers)) - 1)
+        for _, body in peer.unheard:
+            peer.out.write(body)
+        peer.unheard.clear()
     membership.link_up(node, peer)
     acks.link_up(node, peer)
     requeue.link_up(node, peer)
