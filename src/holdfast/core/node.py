@@ -181,6 +181,7 @@ class Node:
         self.is_unhealed: bool = False  # the last walk found something to do
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
+        self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
@@ -305,6 +306,7 @@ class Node:
                 views.finish(self, alarm)
             elif alarm is self.beat:
                 membership.beat(self)
+                requeue.beat(self)
                 federate.beat(self)
                 replicate.fill(self)
                 heal.beat(self)
@@ -880,9 +882,9 @@ class Node:
         return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
     def knows_origin(self, jid: bytes) -> bool:
-        """Whether an id was made by a node we know of."""
+        """Whether an id was made by a node we know of, or by this one."""
         for peer in self.peers:
-            if peer.index != ME and jid[2:10] == peer.node_id()[:8]:
+            if jid[2:10] == peer.node_id()[:8]:
                 return True
         return False
 

@@ -66,6 +66,8 @@ class Peer:
         self.received: i64 = 0
         self.owes_ack: bool = False
         self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
+        self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
         self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took

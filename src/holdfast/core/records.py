@@ -73,9 +73,13 @@ def job(node: Node, job: Job) -> None:
         return
     explain(node, job.holders)
     out = begin(node, JOB)
+    write_whole(node, out, job)
+    node.records.append(out.getvalue())
+
+
+def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     write_copy(node, out, job, job.holders, max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now))
     bus.write_i8(out, i64(job.responsible))
-    node.records.append(out.getvalue())
 
 
 def holders(node: Node, job: Job) -> None:
@@ -162,15 +166,19 @@ def back(node: Node, job: Job) -> None:
     node.records.append(out.getvalue())
 
 
-def took(node: Node, job: Job, peer: Peer, number: i64) -> None:
+def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
+    """A job was given to us: that we took it, and the job itself, in one record, so that none is without the other."""
     if not node.is_recording or node.broken("took-not-recorded") or node.broken("h10-import-not-logged"):
         return
-    explain(node, peer.bit)
+    explain(node, peer.bit | job.holders)
     out = begin(node, TOOK)
     write_job_id(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
     bus.write_i64(out, job.expire - node.now)
+    bus.write_i8(out, 1 if is_new else 0)
+    if is_new:
+        write_whole(node, out, job)
     node.records.append(out.getvalue())
     if job.retry == 0:
         node.must_sync = True

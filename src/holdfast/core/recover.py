@@ -114,8 +114,8 @@ class Loading:
             why = reader.u8()
             is_ack_only = reader.u8() != 0
             holders = self.mask(reader.long())
-            if job is None and is_ack_only:
-                job = acks.make_ack_only(node, jid)
+            if job is None:  # an ack of a job never seen here, or the end of one that was never accepted
+                job = acks.make_ended(node, jid, is_ack_only)
             if job is not None and job.state != ACKED:
                 job.holders |= holders
                 acks.mark(node, job, why)
@@ -124,6 +124,9 @@ class Loading:
             peer_index = self.table[reader.u8()]
             number = int(reader.long())
             node.taken[(peer_index, number)] = int(node.now + reader.long() - passed)
+            if reader.u8() == 1:
+                self.load_job(reader, passed)
+                job = node.find(jid)
             if job is not None:
                 job.flags &= ~MOVING
                 job.responsible = ME
