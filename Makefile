@@ -30,7 +30,7 @@ MODEL_RUNS = 1000
 MODEL_RUNS_PURE = 50
 # How long `make fuzz` goes on.
 SECONDS = 600
-# How long `make swarm` goes on, and which cluster `make replay` plays.
+# How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
 MINUTES = 10
 SEED = 0
 
@@ -80,6 +80,10 @@ swarm: setup ## Simulated clusters under faults for MINUTES
 replay: setup ## One simulated cluster again: SEED=n
 	@$(PY) -m holdfast.testing.sim replay $(SEED)
 
+.PHONY: netns
+netns: setup ## Five real nodes under network faults for MINUTES; needs root
+	@PYTHONPATH=tests/proc $(PY) -m netns --minutes $(MINUTES)
+
 .PHONY: check
 check: lint types ## Before each commit, under a minute: lint, types, unit tests, transcripts
 	@$(PYTEST) -x $(CHECK)
@@ -122,6 +126,10 @@ bench-core: setup servers ## A node beside redis-server: CPU per command, memory
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node
+
+.PHONY: show-cluster
+show-cluster: setup servers ## Every promise of the cluster, run and judged in one table
+	@$(PY) -m bench.show cluster
 
 # -- what is written by programs --------------------------------------------------------------------------
 

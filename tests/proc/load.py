@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -151,6 +151,7 @@ class Load(threading.Thread):
         self.open: dict[str, Accepted] = {}  # those of them that are not ended
         self.ended: set[str] = set()  # jobs for which an ack was sent
         self.acked: dict[str, int] = {}  # and answered, and when first
+        self.excused: set[str] = set()  # jobs that were lost with all the copies they had
         self.bodies = 0
         self.is_draining = False
         self.is_over = threading.Event()
@@ -207,6 +208,14 @@ class Load(threading.Thread):
 
     def seen(self, promise: str, what: str, job: str, text: str) -> None:
         self.history.mark(self.now(), WATCH, "", "seen", promise=promise, what=what, job=job, text=text)
+
+    def excuse(self, jobs: Iterable[str]) -> None:
+        for job in jobs:
+            if self.open.pop(job, None) is not None:
+                self.excused.add(job)
+
+    def must_arrive(self, job: str) -> bool:
+        return self.rows[job].retry_s > 0 and job not in self.excused
 
     def operations(self, since: int = 0, until: int = 1 << 60) -> int:
         """How many were answered, and with something: a GETJOB that came back empty is none."""

@@ -74,7 +74,7 @@ def bring_back(load: Load, cluster: Cluster, nodes: Sequence[Member]) -> None:
         load.mark("restart", str(node.number))
     cluster.settle()
     load.mark("calm", on=True)
-    assert wait_until_restored(load, cluster), load.history.ops[-1]
+    assert wait_until_restored(load, cluster, len(nodes)), load.history.ops[-1]
 
 
 def longest_wait_s(load: Load, since: int) -> float:

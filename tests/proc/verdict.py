@@ -49,15 +49,26 @@ def look(nodes: Iterable[Member]) -> Views:
     return {str(node.number): view(node) for node in nodes}
 
 
-def short_of_copies(load: Load, views: Views, jobs: Iterable[str]) -> dict[str, str]:
-    """Those of the jobs that nobody has ended and that too few nodes hold, with what is wrong."""
+def short_of_copies(load: Load, views: Views, jobs: Iterable[str], lost: int) -> dict[str, str]:
+    """Those of the jobs that nobody has ended and that too few nodes hold, with what is wrong.
+
+    A job that had no more copies than nodes were lost may be gone.
+    """
     found = {}
     for job in jobs:
         where = {name: held[job].state for name, held in views.items() if job in held}
         row = load.rows[job]
-        if len(where) < row.copies and job not in load.ended:
+        if len(where) < row.copies and job not in load.ended and (where or row.copies > lost):
             found[job] = f"{row.copies} copies promised at {row.t} ms, held {where}"
     return found
+
+
+def beliefs(cluster: Cluster, job: str) -> str:
+    """Where each node that holds the job thinks its copies are."""
+    names = {node.id: str(node.number) for node in cluster}
+    told = {str(node.number): node.show(job.encode()).get("nodes-delivered", []) for node in cluster}
+    thought = {name: " ".join(sorted(names.get(each, "?") for each in ids)) for name, ids in told.items() if ids}
+    return f"thought to be at {thought}"
 
 
 def left_over(load: Load, views: Views, acked: Iterable[str]) -> dict[str, str]:
@@ -73,20 +84,26 @@ def tell(load: Load, promise: str, what: str, found: dict[str, str]) -> None:
         load.seen(promise, what, job, text)
 
 
-def wait_until_restored(load: Load, cluster: Cluster, seconds: float = COLLECT_S) -> bool:
-    """Until what was accepted so far has its copies, and what was acknowledged so far is collected."""
+def wait_until_restored(load: Load, cluster: Cluster, lost: int, seconds: float = COLLECT_S) -> bool:
+    """Until what was accepted so far has its copies, and what was acknowledged so far is collected.
+
+    `lost`: how many nodes lost theirs since this was last so.
+    """
     since = load.now()
     jobs = [job for job, row in list(load.open.items()) if row.retry_s > 0]
     acked = set(load.acked)
     end = time.monotonic() + seconds
     while True:
         views = look(cluster)
-        short, left = short_of_copies(load, views, jobs), left_over(load, views, acked)
+        short, left = short_of_copies(load, views, jobs, lost), left_over(load, views, acked)
         if not short and not left:
+            held = {job for each in views.values() for job in each}
+            load.excuse(job for job in jobs if job not in held and load.rows[job].copies <= lost)
             load.mark("restored", since=since)
             return True
         if time.monotonic() > end:
-            tell(load, "heal", "short-of-copies", short)
+            told = {job: f"{text}, {beliefs(cluster, job)}" for job, text in list(short.items())[:TOLD_MAX]}
+            tell(load, "heal", "short-of-copies", told)
             tell(load, "I6", "uncollected", left)
             return False
         load.check()
@@ -100,7 +117,7 @@ def finish(load: Load, cluster: Cluster) -> Verdict:
     load.drain()
     while True:
         views = look(cluster)
-        waiting = [job for job, row in list(load.rows.items()) if row.retry_s > 0 and job not in load.acked]
+        waiting = [job for job in list(load.rows) if load.must_arrive(job) and job not in load.acked]
         left = left_over(load, views, list(load.acked))
         collected_s = time.monotonic() - began
         if (not waiting and not left) or collected_s > COLLECT_S:

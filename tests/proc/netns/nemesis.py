@@ -69,6 +69,7 @@ class Nemesis:
         self.rules: dict[int, Rules] = {}  # by number of the fault
         self.count = 0
         self.victims: list[Tenant] = []  # nodes something is done to in this round: one thing each
+        self.lost: set[Tenant] = set()  # nodes whose copies are not made anew yet
         self.applied: Counter[str] = Counter()
         self.unfelt: Counter[str] = Counter()
 
@@ -100,9 +101,9 @@ class Nemesis:
             (self.applied if trouble.has_bitten() else self.unfelt)[kind] += 1
             trouble.undo()
             load.mark("fault", number=number, kind=kind, who=trouble.who, phase="end")
-        self.become_whole("kill" in kinds)
+        self.become_whole()
 
-    def become_whole(self, was_loss: bool) -> None:
+    def become_whole(self) -> None:
         load = self.load
         began = time.monotonic()
         for node in self.lab:
@@ -117,10 +118,12 @@ class Nemesis:
             time.sleep(0.05)
         load.mark("calm", on=True)
         whole_s = time.monotonic() - began
-        if was_loss:
-            is_restored = wait_until_restored(load, self.lab)
+        if self.lost:
+            is_restored = wait_until_restored(load, self.lab, len(self.lost))
             text = f"copies made anew after {time.monotonic() - began:.1f} s" if is_restored else "NOT restored"
             self.say(f"whole after {whole_s:.1f} s, {text}")
+            if is_restored:
+                self.lost.clear()
 
     # -- the network ---------------------------------------------------------------------------------------
 
@@ -213,6 +216,7 @@ class Nemesis:
         nodes = self.victim(self.dice.randint(1, KILLS_MAX))
         for node in nodes:
             node.kill()
+            self.lost.add(node)
             self.load.mark("loss", str(node.number))
 
         def restart() -> None:
