@@ -934,10 +934,13 @@ class Node:
         return mask
 
     def forgotten(self) -> i64:
-        """Nodes that are no longer members. They are told nothing; their copies die with their jobs."""
+        """Nodes that were members. They are told nothing; their copies die with their jobs.
+
+        Not those we have only heard of: they may be members that we are still to meet.
+        """
         mask: i64 = 0
         for peer in self.peers:
-            if not peer.is_member and peer.index != ME:
+            if peer.is_forgotten():
                 mask |= peer.bit
         return mask
 

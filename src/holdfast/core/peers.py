@@ -75,6 +75,9 @@ class Peer:
     def node_id(self) -> bytes:
         return self.facts.node_id
 
+    def is_forgotten(self) -> bool:
+        return self.forgotten_until != 0 and not self.is_member
+
     def is_leaving(self, now: i64) -> bool:
         return now < self.leaving_until
 

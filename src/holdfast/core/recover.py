@@ -14,11 +14,13 @@ from holdfast.core.records import (
     BACK,
     COUNTS,
     ENDING,
+    FORGOTTEN,
     GAVE,
     GONE,
     HANDOUT,
     HOLDERS,
     JOB,
+    MEMBER,
     NODE,
     REFUSED,
     TOMB,
@@ -73,7 +75,7 @@ class Loading:
         index = reader.u8()
         node_id = reader.text(NODE_ID_LENGTH)
         incarnation = reader.long()
-        is_member = reader.u8() == 1
+        standing = reader.u8()
         facts = PeerFacts(
             node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
             int(reader.u16()), reader.name(),
@@ -83,7 +85,8 @@ class Loading:
             peer = self.node.add_peer(facts)
         if peer is not None:
             peer.facts = facts
-            peer.is_member = is_member
+            peer.is_member = standing == MEMBER
+            peer.forgotten_until = self.node.now if standing == FORGOTTEN else 0
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
