@@ -70,6 +70,9 @@ class Peer:
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
         self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
+        self.taken: dict[int, int] = {}  # its moves that we took, until it has heard so: until when we must remember
+        self.taking: deque[tuple[int, int]] = deque()  # of these, by the frame that said so
+        self.refused: dict[int, int] = {}  # its moves that we never will
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 
     def node_id(self) -> bytes:
