@@ -1,13 +1,16 @@
 """Who belongs to the cluster, and who can be heard.
 
 Nodes meet by a link (CLUSTER MEET, `--join`, or because a peer's gossip names somebody we don't know). Every
-second a node tells each peer that it is there, and a few things about others. A peer not heard for
-node-timeout is suspect; when a majority suspects it, it has failed, and everybody is told. Both only steer
-where copies go and what HELLO says: nothing is ever lost or duplicated because of them, and the first frame
-from a failed node makes it whole again.
+second (more often where node-timeout is short) a node tells each peer that it is there, and a few things about
+others. A peer not heard for node-timeout is suspect; when a majority suspects it, it has failed, and everybody is
+told. Both only steer where copies go and what HELLO says: nothing is ever lost or duplicated because of them, and
+the first frame from a failed node makes it whole again.
 
-An incarnation is one life of a node's data. A known node that comes back under another incarnation has lost
-its copies and acks: it is taken out of every holder set, and healing brings back what is missing.
+An incarnation is one life of a node's data; a later life has a higher number. A known node that comes back under
+a higher one has lost its copies and acks: it is taken out of every holder set, and healing brings back what is
+missing. Who has not met the new life yet still counts the old one as a holder, and says so in the sets it sends;
+so each bit is explained with its incarnation (NODE), bits of older lives are dropped where the new one is known,
+and a bit that stands for a new life is explained anew.
 """
 from __future__ import annotations
 
@@ -17,14 +20,16 @@ from mypy_extensions import i64
 
 from holdfast.core import federate, records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, Request
-from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts
+from holdfast.core.job import ACKED
+from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-BEAT_MS: Final = 1000
+BEATS_PER_TIMEOUT: Final = 4
+BEAT_MS_MAX: Final = 1000
 DIAL_WAIT_MS: Final = 500
 DIAL_WAIT_MS_MAX: Final = 5000
 FORGET_MS: Final = 60_000
@@ -53,9 +58,11 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
             return None
     if node.now < peer.forgotten_until:
         return None
-    if peer.facts.incarnation not in (0, facts.incarnation) and not node.broken("incarnation-ignored"):
-        lost_everything(node, peer)
+    if facts.incarnation < peer.facts.incarnation:
+        node.count("old-life-refused")
+        return None
     is_known = peer.is_member and is_same(peer.facts, facts)
+    begin_life(node, peer, facts.incarnation)
     peer.facts = facts
     peer.is_member = True
     if not is_known:
@@ -78,13 +85,34 @@ def changed(node: Node, peer: Peer) -> None:
         node.must_sync = True  # a node that forgets its cluster keeps acks for nobody
 
 
+def begin_life(node: Node, peer: Peer, incarnation: int) -> None:
+    """We hear of a life of that node: the one we know, the first we hear of, or a new one."""
+    known = peer.facts.incarnation
+    if incarnation == known:
+        return
+    peer.facts.incarnation = incarnation
+    for each in node.peers:
+        each.told &= ~peer.bit
+    if known != 0 and not node.broken("incarnation-ignored"):
+        lost_everything(node, peer)
+
+
 def lost_everything(node: Node, peer: Peer) -> None:
     """It is the same node by name and has none of what it had."""
     node.count("new-incarnation")
+    for each in node.peers:
+        for index in range(len(each.table)):
+            if each.table[index] == peer.index and each is not peer and not node.broken("old-life-counts"):
+                each.table[index] = OLD_LIFE
     for job in node.all_jobs():
+        if job.task is not None:
+            job.task.confirmed &= ~peer.bit
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
-            records.holders(node, job)
+            if job.state == ACKED:
+                node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
+    for tomb in node.tombs.values():
+        tomb.holders &= ~peer.bit
     for job in list(peer.moves.values()):
         federate.in_doubt(node, job)
     peer.moves.clear()
@@ -96,8 +124,8 @@ def link_up(node: Node, peer: Peer) -> None:
     peer.is_failed = False
     peer.reports.clear()
     peer.dial_wait = 0
-    if node.beat.wake > node.now + BEAT_MS:
-        node.alarms.set(node.beat, node.now + BEAT_MS)
+    node.alarms.at_latest(node.beat, node.now + beat_ms(node))
+    node.nap_ms = node.node_timeout // 2
     write_ping(node, peer)
 
 
@@ -108,13 +136,15 @@ def heard(node: Node, peer: Peer) -> None:
         peer.reports.clear()
 
 
+def beat_ms(node: Node) -> i64:
+    """Several in a node-timeout: one that comes late is no reason to give up a link."""
+    return min(BEAT_MS_MAX, node.node_timeout // BEATS_PER_TIMEOUT)
+
+
 def beat(node: Node) -> None:
-    """Once a second: tell the others we are here, and see who can't be heard."""
-    slept = node.now - node.last_beat > node.node_timeout // 2 + BEAT_MS
-    if slept and node.last_beat > 0:
-        node.woke_up()
-    node.last_beat = node.now
-    node.alarms.set(node.beat, node.now + BEAT_MS)
+    """Tell the others we are here, and see who can't be heard."""
+    node.alarms.set(node.beat, node.now + beat_ms(node))
+    node.nap_ms = node.node_timeout // 2
     for peer in node.peers:
         if peer.index == ME or not peer.is_member:
             continue
@@ -218,7 +248,8 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     """The peer explains one of its bits."""
     index = reader.u8()
     node_id = reader.node_id()
-    if index > NODES_MAX:
+    incarnation = reader.long()
+    if index > NODES_MAX or incarnation < 0:
         raise BadFrame("a node with an index beyond the last")
     known = node.by_id.get(node_id)
     if known is None:
@@ -228,12 +259,21 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
         known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0))
         if known is None:
             raise BadFrame("more nodes than there are bits")
-    peer.table[index] = int(known.index)
+    if incarnation > known.facts.incarnation:
+        if known.index == ME or known is peer:
+            raise BadFrame("a life of a node that it knows nothing of itself")
+        if known.is_linked:
+            node.link_down(known)  # to a life that is over
+            node.requests.append(Request(DROP_LINK, None, b"", known))
+        begin_life(node, known, int(incarnation))
+        changed(node, known)
+    is_over = 0 < incarnation < known.facts.incarnation and not node.broken("old-life-counts")
+    peer.table[index] = OLD_LIFE if is_over else int(known.index)
 
 
 def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
     failed = node.by_id.get(reader.node_id())
-    if failed is not None and failed.index != ME and node.now - failed.heard > BEAT_MS * 2:
+    if failed is not None and failed.index != ME and node.now - failed.heard > 2 * beat_ms(node):
         if not failed.is_suspect:
             requeue.lost_sight(node, failed)
         failed.is_suspect = failed.is_failed = True

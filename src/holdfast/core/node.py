@@ -103,6 +103,8 @@ from holdfast.core.watch import Watch, without_secrets
 NO_NAME: Final = b"no queue"
 """The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
 
+CHORES_MS: Final = 1000
+
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
 
@@ -189,7 +191,9 @@ class Node:
         self.views: dict[int, View] = {}
         self.view_count: i64 = 0
         self.beat: Alarm = Alarm()
-        self.last_beat: i64 = 0
+        self.chores_at: i64 = 0
+        self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
+        self.awake: i64 = -NEVER  # since when, if it slept
         self.node_timeout: i64 = 15_000
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
@@ -221,10 +225,14 @@ class Node:
     def set_time(self, now_ms: i64, wall_ms: i64) -> None:
         """Say what time it is, before every event: a clock that never goes back, and the one on the wall.
 
-        The first starts near unix time, so that creation times mean something; it alone drives the machine.
+        The first starts near unix time, so that creation times mean something; it alone drives the machine. A
+        node that slept hears of it here, before the event: what was true when it fell asleep may not be any more.
         """
+        slept = now_ms - self.now > self.nap_ms
         self.now = now_ms
         self.wall = wall_ms
+        if slept:
+            self.woke_up()
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
@@ -305,12 +313,18 @@ class Node:
                 views.finish(self, alarm)
             elif alarm is self.beat:
                 membership.beat(self)
-                federate.beat(self)
-                replicate.fill(self)
-                heal.beat(self)
-                tombs.forget_old(self, )
+                if self.now >= self.chores_at:
+                    self.chores_at = self.now + CHORES_MS
+                    self.do_chores()
             else:
                 self.resume_clients()
+
+    def do_chores(self) -> None:
+        """Once a second, while there are other nodes."""
+        federate.beat(self)
+        replicate.fill(self)
+        heal.beat(self)
+        tombs.forget_old(self)
 
     def next_wake(self) -> i64:
         return self.alarms.next()
@@ -910,7 +924,7 @@ class Node:
             if first is None:
                 break
             ready.write(first)
-            del session.slots[0]
+            session.slots.popleft()
         if not session.slots and session.blocked == FOR_COPIES:
             self.answer(session, ready.getvalue())
         elif len(ready) > 0:
@@ -948,6 +962,7 @@ class Node:
         return n
 
     def woke_up(self) -> None:
+        """Others may think by now that we are gone."""
         if not self.broken("sleeper-hands-out"):
             requeue.woke_up(self)
 
@@ -1028,6 +1043,8 @@ class Node:
         self.full = self.config.number("maxmemory")
         self.heal_after = self.config.number("heal-after-ms")
         self.node_timeout = self.config.number("cluster-node-timeout")
+        if self.beat.wake < NEVER:
+            self.alarms.at_latest(self.beat, self.now + membership.beat_ms(self))
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         if not self.config.text("requirepass"):

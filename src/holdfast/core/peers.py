@@ -25,6 +25,10 @@ NODES_MAX: Final = 62
 ME: Final = 0
 MY_BIT: Final = 1
 
+# What a peer's bit stands for when it stands for none of our peers.
+UNEXPLAINED: Final = -1
+OLD_LIFE: Final = -2  # a life of a node that is over: whatever it held is gone
+
 
 class PeerFacts:
     """What a handshake tells about the other side."""
@@ -67,7 +71,7 @@ class Peer:
         self.owes_ack: bool = False
         self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
-        self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
+        self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 
     def node_id(self) -> bytes:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks
+from holdfast.core import acks, membership
 from holdfast.core.copies import Copy, register
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
@@ -82,6 +82,7 @@ class Loading:
         if peer is None:
             peer = self.node.add_peer(facts)
         if peer is not None:
+            membership.begin_life(self.node, peer, facts.incarnation)
             peer.facts = facts
             peer.is_member = is_member
             self.table[index] = int(peer.index)
@@ -185,7 +186,7 @@ class Loading:
                 else:
                     node.enqueue(job)
             else:
-                node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+                node.wake_at(job, max(node.now, job.qtime) + i64(job.retry) * 1000 + node.jitter())
 
 
 def load(node: Node, kept: list[bytes]) -> None:

@@ -86,12 +86,16 @@ def ask_holders(node: Node, job: Job, others: i64) -> None:
     """Say that we are about to queue it, and give them time to object."""
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
-            peer.out.append(bus.WILLQUEUE)
-            write_job_id(peer.out, job)
+            write_willqueue(peer, job)
             node.asking[job] |= int(peer.bit)
     # Whoever can be heard answers, or its link ends within node-timeout.
-    wait: i64 = node.node_timeout if node.asking[job] else 0
+    wait: i64 = node.node_timeout if node.asking[job] or is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
+
+
+def write_willqueue(peer: Peer, job: Job) -> None:
+    peer.out.append(bus.WILLQUEUE)
+    write_job_id(peer.out, job)
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -340,7 +344,10 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
-    """Tell a peer that is back what was queued again while it was away."""
+    """Tell a peer that is back what was queued again while it was away, and ask it what we ask the others."""
+    for job, waiting in node.asking.items():
+        if waiting & int(peer.bit):
+            write_willqueue(peer, job)
     if node.broken("no-reannounce"):
         return
     for job in list(node.requeued):
@@ -352,24 +359,39 @@ def link_up(node: Node, peer: Peer) -> None:
 
 
 def link_down(node: Node, peer: Peer) -> None:
-    """It will not answer any more."""
+    """It will not answer any more; but one that comes after us, because we slept, will soon be back."""
+    if is_just_awake(node):
+        return
     for job in list(node.asking):
         nothing_against(node, peer, job)
 
 
 def lost_sight(node: Node, peer: Peer) -> None:
-    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time."""
+    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time.
+
+    And a delay holds whoever was to end it.
+    """
     for job in node.all_jobs():
         if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & ASKING:
-            latest = max(node.now, peer.heard + i64(job.retry) * 1000) + node.jitter()
+            end_of_delay = job.ctime // 1_000_000 + i64(job.delay) * 1000
+            latest = max(node.now, peer.heard + i64(job.retry) * 1000, end_of_delay) + node.jitter()
             if job.qtime > latest:
                 job.asks = 0
                 node.wake_at(job, latest)
 
 
+def is_just_awake(node: Node) -> bool:
+    return node.now - node.awake < node.node_timeout
+
+
 def woke_up(node: Node) -> None:
-    """This node slept: others may have queued what it has queued. Ask before handing anything out."""
+    """This node slept: others may have queued what it has queued. Ask before handing anything out.
+
+    They may have given up their links with it, which it learns only now. So for a while the end of a link is no
+    answer: whoever was asked is asked again over the next one.
+    """
     node.count("woke-up")
+    node.awake = node.now
     for job in node.all_jobs():
         if job.state == QUEUED and job.holders & ~MY_BIT:
             job.queue.remove(job)

@@ -26,6 +26,24 @@ def copies_are_brought_back_after_a_loss(new: New) -> None:
     sim.settle()
 
 
+@catches("old-life-counts")
+def who_has_not_met_the_new_life_of_a_node_does_not_bring_back_the_old_one(new: New) -> None:
+    """B comes back with nothing and meets A and D, but not C. C's answer to A, who asks before it queues the job
+    again, still names B. Then D is lost: a copy is missing, and A must know."""
+    sim = new(nodes="ABCD", seed=87, settings=QUICK)
+    job = sim.add_job(at="A", replicate=3, retry_s=2, holders="ABC")
+    assert sim.consume(at="A") == job
+    sim.cut("B", from_="C")
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    sim.restart("B")
+    sim.run_for(seconds=10)
+    sim.crash("D", "wipe")
+    sim.run_for(seconds=20)
+    assert set(sim.copies(job)) == set("ABC"), f"not healed: {sim.copies(job)}"
+    end_well(sim)
+
+
 @catches("everybody-heals")
 def one_holder_heals(new: New) -> None:
     sim = new(nodes="ABCDE", seed=71, settings=QUICK)
