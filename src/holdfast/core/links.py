@@ -36,6 +36,11 @@ def note_copy(node: Node, peer: Peer, job: Job) -> None:
         make_frame(node, peer)
 
 
+def is_copy_flying(peer: Peer, job: Job) -> bool:
+    """Whether a copy is on its way to that peer."""
+    return job.flying > 0 and any([each is job for _, each in peer.flying])
+
+
 def flush(node: Node) -> None:
     """The end of a turn: what was said to each peer becomes a frame."""
     for peer in node.peers:

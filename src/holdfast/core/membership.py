@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import federate, records, requeue
-from holdfast.core.effects import DIAL, DROP_LINK, Request
+from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
-from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Peer, PeerFacts
+from holdfast.core.limits import NEVER
+from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -32,8 +33,13 @@ BEATS_PER_TIMEOUT: Final = 4
 BEAT_MS_MAX: Final = 1000
 DIAL_WAIT_MS: Final = 500
 DIAL_WAIT_MS_MAX: Final = 5000
+MEET_WAIT_MS: Final = 250
+MEET_MS: Final = 60_000
+"""How long CLUSTER MEET goes on trying."""
+
 FORGET_MS: Final = 60_000
-"""A forgotten node is not met again by gossip for a minute: long enough that all can be told to forget it."""
+"""A forgotten node is not met again for a minute, unless an operator says so: long enough that all can be told to
+forget it."""
 
 LEAVING_MS: Final = 180_000
 """How long a peer's word that it is leaving counts without being repeated."""
@@ -56,7 +62,8 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
         peer = node.add_peer(facts)
         if peer is None:
             return None
-    if node.now < peer.forgotten_until:
+    is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
+    if node.now < peer.forgotten_until and not is_invited:
         return None
     if facts.incarnation < peer.facts.incarnation:
         node.count("old-life-refused")
@@ -65,6 +72,7 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     begin_life(node, peer, facts.incarnation)
     peer.facts = facts
     peer.is_member = True
+    peer.forgotten_until = 0
     if not is_known:
         changed(node, peer)
     return peer
@@ -119,6 +127,8 @@ def lost_everything(node: Node, peer: Peer) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
+    node.invitations.pop(peer.facts.dialed, None)
+    node.invitations.pop(address(peer.facts), None)
     peer.heard = node.now
     peer.is_suspect = False
     peer.is_failed = False
@@ -161,6 +171,35 @@ def beat(node: Node) -> None:
             judge(node, peer)
 
 
+def invite(node: Node, at: bytes, shown: str, until: i64) -> None:
+    """Call whoever is at that address until there is a link, or the time is over."""
+    node.is_joining = True
+    if not any([peer.is_linked and address(peer.facts) == at for peer in node.peers]):
+        node.invitations[at] = Invitation(shown, until)
+        call(node)
+
+
+def met(node: Node, at: bytes) -> None:
+    """The shell has found out who is at the address of an invitation: a peer we are linked with, or this node."""
+    node.invitations.pop(at, None)
+
+
+def call(node: Node) -> None:
+    """Dial those we were told to meet, less and less often."""
+    next_call: i64 = NEVER
+    for at, invitation in list(node.invitations.items()):
+        if node.now >= invitation.until:
+            del node.invitations[at]
+            node.requests.append(Request(UNREACHED, None, at))
+            continue
+        if node.now >= invitation.dial_at:
+            node.requests.append(Request(MEET, None, at))
+            invitation.dial_wait = min(DIAL_WAIT_MS_MAX, max(MEET_WAIT_MS, 2 * invitation.dial_wait))
+            invitation.dial_at = node.now + invitation.dial_wait
+        next_call = min(next_call, invitation.dial_at)
+    node.alarms.set(node.calls, next_call)
+
+
 def dial(node: Node, peer: Peer) -> None:
     """Ask the shell for a link. The node with the smaller id calls; the other only if it must wait long."""
     wait: i64 = DIAL_WAIT_MS if node.node_id < peer.node_id() else DIAL_WAIT_MS_MAX
@@ -172,7 +211,12 @@ def dial(node: Node, peer: Peer) -> None:
 
 
 def address(facts: PeerFacts) -> bytes:
-    return f"{facts.host}:{facts.bus_port}".encode()
+    return bus_address(facts.host, facts.bus_port)
+
+
+def bus_address(host: str, port: int) -> bytes:
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"{shown}:{port}".encode()
 
 
 def judge(node: Node, peer: Peer) -> None:
@@ -204,6 +248,7 @@ def write_ping(node: Node, peer: Peer) -> None:
     out = peer.out
     out.append(bus.PING)
     bus.write_i8(out, FLAG_LEAVING if node.is_leaving else 0)
+    bus.write_i64(out, node.wall)
     bus.write_i8(out, len(chosen))
     for each in chosen:
         out.write(each.node_id())
@@ -215,6 +260,10 @@ def write_ping(node: Node, peer: Peer) -> None:
 
 def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
     flags = reader.u8()
+    wall = reader.long()
+    if not 0 <= wall < NEVER:
+        raise BadFrame("a time that no clock shows")
+    peer.ahead = node.wall - wall
     peer.leaving_until = node.now + LEAVING_MS if flags & FLAG_LEAVING else 0
     for _ in range(reader.u8()):
         node_id = reader.node_id()
@@ -222,7 +271,17 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
         port = reader.u16()
         bus_port = reader.u16()
         is_suspect = reader.u8() & GOSSIP_SUSPECT
-        on_gossip(node, peer, PeerFacts(node_id, 0, host.decode("ascii", "replace"), port, bus_port), is_suspect != 0)
+        place = seen_from_here(peer, host.decode("ascii", "replace"))
+        on_gossip(node, peer, PeerFacts(node_id, 0, place, port, bus_port), is_suspect != 0)
+
+
+def seen_from_here(teller: Peer, host: str) -> str:
+    """A node that the teller knows by a loopback address is on the teller's machine."""
+    return teller.facts.host if is_loopback(host) else host
+
+
+def is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1" or host == "localhost"
 
 
 def on_gossip(node: Node, teller: Peer, facts: PeerFacts, is_suspect: bool) -> None:
@@ -282,6 +341,7 @@ def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
 def forget(node: Node, peer: Peer) -> None:
     """CLUSTER FORGET: it is no longer counted, nor given copies. Which acks it missed is not forgotten."""
     peer.is_member = False
+    peer.has_missed = True
     peer.forgotten_until = node.now + FORGET_MS
     changed(node, peer)
     if peer.is_linked:

@@ -28,9 +28,10 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    chores,
+    doubt,
     errors,
     federate,
-    heal,
     links,
     membership,
     records,
@@ -38,7 +39,6 @@ from holdfast.core import (
     replicate,
     requeue,
     talk,
-    tombs,
     views,
 )
 from holdfast.core.alarms import Alarm, Alarms
@@ -82,7 +82,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
-from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.reply import write_error, write_int, write_null_array, write_number
 from holdfast.core.session import (
@@ -102,8 +102,6 @@ from holdfast.core.watch import Watch, without_secrets
 
 NO_NAME: Final = b"no queue"
 """The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
-
-CHORES_MS: Final = 1000
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
@@ -175,12 +173,14 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.tombs: dict[bytes, Tomb] = {}
+        self.doubted: dict[Job, None] = {}  # loaded at a start, when our clock may have been wrong (doubt.py)
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies
         self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
         self.is_unhealed: bool = False  # the last walk found something to do
+        self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
@@ -197,6 +197,8 @@ class Node:
         self.node_timeout: i64 = 15_000
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
+        self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
+        self.calls: Alarm = Alarm()
         self.is_recording: bool = False
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
@@ -232,7 +234,7 @@ class Node:
         self.now = now_ms
         self.wall = wall_ms
         if slept:
-            self.woke_up()
+            requeue.woke_up(self)
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
@@ -312,19 +314,11 @@ class Node:
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
             elif alarm is self.beat:
-                membership.beat(self)
-                if self.now >= self.chores_at:
-                    self.chores_at = self.now + CHORES_MS
-                    self.do_chores()
+                chores.beat(self)
+            elif alarm is self.calls:
+                membership.call(self)
             else:
                 self.resume_clients()
-
-    def do_chores(self) -> None:
-        """Once a second, while there are other nodes."""
-        federate.beat(self)
-        replicate.fill(self)
-        heal.beat(self)
-        tombs.forget_old(self)
 
     def next_wake(self) -> i64:
         return self.alarms.next()
@@ -729,6 +723,9 @@ class Node:
             replicate.wake(self, job)
 
     def expire(self, job: Job) -> None:
+        if job in self.doubted:
+            doubt.hold(self, job)
+            return
         self.expired += 1
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
             replicate.abort(
@@ -893,13 +890,6 @@ class Node:
         """Whether this node may not have met all the others yet."""
         return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
-    def knows_origin(self, jid: bytes) -> bool:
-        """Whether an id was made by a node we know of."""
-        for peer in self.peers:
-            if peer.index != ME and jid[2:10] == peer.node_id()[:8]:
-                return True
-        return False
-
     def queue_or_none(self, name: bytes) -> Queue | None:
         """The queue of that name, made if there is room for it."""
         try:
@@ -961,11 +951,6 @@ class Node:
                 n += 1
         return n
 
-    def woke_up(self) -> None:
-        """Others may think by now that we are gone."""
-        if not self.broken("sleeper-hands-out"):
-            requeue.woke_up(self)
-
     def random_below(self, n: int) -> int:
         return (self.random.next() & 0x7FFFFFFF) % n
 
@@ -983,8 +968,6 @@ class Node:
     def set_mutants(self, mutants: frozenset[str]) -> None:
         """Rules to break on purpose, for tests of the tests."""
         self.mutants = mutants
-
-    # -- records -------------------------------------------------------------------------------------------
 
     # -- memory --------------------------------------------------------------------------------------------
 

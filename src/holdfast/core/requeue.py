@@ -43,6 +43,12 @@ RANK_MS: Final = 500
 SLACK_MS: Final = 1000
 """A lease told by its node is believed a little longer than it said: the message took time."""
 
+QUARANTINE_MS: Final = 90_000
+QUARANTINE_STEP_MS: Final = 1000
+"""A node that comes back with its jobs may have missed how they ended, and may have been forgotten, in which case
+nobody talks to it for a minute (membership.FORGET_MS). So long it queues nothing that others hold without having
+asked one of them; then they are taken for lost."""
+
 QUEUED_MS_MAX: Final = 600_000
 """A job that stays queued elsewhere is asked after more and more rarely, but at least this often."""
 
@@ -71,6 +77,9 @@ def due(node: Node, job: Job) -> None:
         return
     if not may_act(node, job, retry_ms):
         return
+    if is_alone_with(node, job):
+        node.wake_at(job, node.now + QUARANTINE_STEP_MS)
+        return
     if job.flags & ASKING:
         stop_asking(node, job)
         again(node, job)
@@ -80,6 +89,11 @@ def due(node: Node, job: Job) -> None:
     node.asking[job] = 0
     node.count("willqueue")
     ask_holders(node, job, others)
+
+
+def is_alone_with(node: Node, job: Job) -> bool:
+    """Whether we have come back with the job, others held it, and none of them could be asked yet."""
+    return node.now < node.alone_until and job.holders != MY_BIT and not job.holders & node.linked()
 
 
 def ask_holders(node: Node, job: Job, others: i64) -> None:
@@ -390,6 +404,8 @@ def woke_up(node: Node) -> None:
     They may have given up their links with it, which it learns only now. So for a while the end of a link is no
     answer: whoever was asked is asked again over the next one.
     """
+    if node.broken("sleeper-hands-out"):
+        return
     node.count("woke-up")
     node.awake = node.now
     for job in node.all_jobs():

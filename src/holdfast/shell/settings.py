@@ -179,6 +179,11 @@ class Settings:
             raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
         return text.encode()
 
+    def save_node_id(self, node_id: bytes) -> None:
+        """This node has another id from now on."""
+        if self.dir is not None:
+            write_whole(self.dir / NODE_ID, node_id.decode() + "\n")
+
     def incarnation(self) -> int:
         """Which life of the node's data this is.
 

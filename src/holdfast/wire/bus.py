@@ -41,7 +41,7 @@ HEADER: Final = 16
 
 # Membership (core/membership.py).
 NODE: Final = 1  # index u8, node id 40, incarnation i64
-PING: Final = 2  # flags u8, count u8, gossip entries
+PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
 REPL: Final = 10  # job, wants-reply u8
