@@ -160,18 +160,18 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
         return False
     if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq:
         return False  # a number we have not given out yet: its place is that of a job to come
-    if not is_made_by_a_peer(node, jid) and not node.is_young():
+    if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
-    job = make_ack_only(node, jid)
+    job = make_ended(node, jid, True)
     if job is None:
         return False
     end(node, job, DONE)
     return True
 
 
-def is_made_by_a_peer(node: Node, jid: bytes) -> bool:
-    """Whether an id was made by a node we know of."""
-    return any([peer.index != ME and jid[2:10] == peer.node_id()[:8] for peer in node.peers])
+def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
+    """This one among them."""
+    return any([jid[2:10] == peer.node_id()[:8] for peer in node.peers])
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
@@ -237,6 +237,8 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     task = job.task
     if isinstance(task, Ending) and not is_ack_only:
         task.confirmed |= peer.bit
+    if not node.broken("gotack-not-kept"):
+        node.must_sync = True  # the answer says that the ending is kept: it has to be
     is_flying = job.flying > 0 and not node.broken("h12-no-gotack-barrier")
     write_gotack(node, peer, jid, NOT_YET if is_flying else HOLDS, job.holders)
 
@@ -343,8 +345,8 @@ def link_up(node: Node, peer: Peer) -> None:
             write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
 
 
-def make_ack_only(node: Node, jid: bytes) -> Job | None:
-    """The record of an ack for a job this node has never seen."""
+def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
+    """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
     if seq <= 0:
         return None
@@ -357,7 +359,8 @@ def make_ack_only(node: Node, jid: bytes) -> Job | None:
         tombs.latest_life(node, jid), int(jid[42:46], 16),
     )
     job.retry = 1
-    job.flags |= ACK_ONLY
-    job.holders = 0
+    if is_ack_only:
+        job.flags |= ACK_ONLY
+        job.holders = 0
     node.keep(job)
     return job

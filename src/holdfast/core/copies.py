@@ -95,6 +95,8 @@ def register(node: Node, copy: Copy) -> Job | None:
         seq, bus.Reader(bytes.fromhex(copy.jid[26:42].decode("ascii"))[::-1]).long(), origin, node.queue(copy.queue),
         copy.body, (node.now - copy.age) * 1_000_000, node.now + copy.life, int(copy.jid[42:46], 16),
     )
+    if node.broken("life-longer-by-hop"):
+        job.expire = node.now + i64(job.minutes) * 60_000
     job.retry = i32(copy.retry)
     job.delay = i32(copy.delay)
     job.nacks = i32(copy.nacks)

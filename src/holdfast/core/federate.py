@@ -79,6 +79,8 @@ def on_need(node: Node, peer: Peer, reader: Reader) -> None:
     queue = node.queue_or_none(name)
     if queue is None:
         return
+    if node.broken("credits-add-up"):
+        credit += queue.interest.get(int(peer.index), 0)
     queue.interest[int(peer.index)] = min(credit, CREDIT_MAX)
     node.interested[queue] = None
     give(node, queue)
@@ -137,6 +139,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     peer.owes_ack = True
     key = (int(peer.index), int(move_number))
     job = node.find(copy.jid)
+    is_new = False
     tomb = node.tombs.get(copy.jid)
     if tomb is not None and copy.retry > 0:
         tomb.holders |= copy.holders | peer.bit
@@ -148,8 +151,10 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job is not None:
         tombs.learn_holders(node, job, copy.holders | peer.bit)
-        job.nacks = i32(max(i64(job.nacks), i64(copy.nacks)))
-        job.deliveries = i32(max(i64(job.deliveries), i64(copy.deliveries)))
+        if copy.nacks > i64(job.nacks) or copy.deliveries > i64(job.deliveries):
+            job.nacks = i32(max(i64(job.nacks), copy.nacks))
+            job.deliveries = i32(max(i64(job.deliveries), copy.deliveries))
+            records.counts(node, job)
         if job.state == ACKED and node.broken("h2-give-unacks"):
             node.endings.pop(job, None)
             job.task = None
@@ -179,9 +184,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             job.holders |= peer.bit
         elif copy.retry == 0:
             job.holders = MY_BIT
-        if not node.broken("h10-import-not-logged"):
-            records.job(node, job)
-    records.took(node, job, peer, move_number)
+        is_new = True
+    records.took(node, job, peer, move_number, is_new)
     if not node.broken("took-not-recorded"):
         node.taken[key] = int(job.expire)
     answer(peer, bus.TAKEN, move_number, copy.jid)
@@ -196,7 +200,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             each.bit & job.holders & ~MY_BIT and each is not peer and each.is_linked
             and not node.broken("taker-unannounced")
         ):
-            write_queued(each, job)
+            write_queued(node, each, job)
     if job.state != QUEUED:
         node.enqueue(job)
     if queue.waiting:
@@ -261,9 +265,9 @@ def link_up(node: Node, peer: Peer) -> None:
             node.enqueue(job)
             continue
         if node.broken("h7-gives-repeated"):
+            links.explain(node, peer, peer.bit)
             peer.out.append(bus.YOURJOB)
             bus.write_i64(peer.out, number + 1_000_000_000)
-            links.explain(node, peer, peer.bit)
             write_copy(node, peer.out, job, peer.bit, 0)
             continue
         peer.out.append(bus.MOVED)

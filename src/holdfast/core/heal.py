@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, records, replicate
+from holdfast.core import federate, replicate
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
@@ -75,20 +75,18 @@ def walk(node: Node) -> None:
 
 def heal(node: Node, job: Job) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
-    if job.retry == 0 or job.state not in (ACTIVE, QUEUED) or job.task is not None:
+    if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
         return 0
     if node.is_leaving:
         hand_over_delay(node, job)
     missing = i64(job.replicate) - count_bits(living(node, job))
     if missing <= 0 or is_somebody_else_first(node, job) or is_alone_with(node, job):
         return 0
-    sent = 0
-    for peer in replicate.choose(node, job, missing, job.holders | full(node)):
-        replicate.send_copy(node, peer, job)
-        records.holders(node, job)
+    chosen = replicate.choose(node, job, missing, job.holders | full(node))
+    replicate.spread(node, job, chosen)
+    for _ in chosen:
         node.count("healed")
-        sent += 1
-    return sent
+    return len(chosen)
 
 
 def full(node: Node) -> i64:

@@ -2,7 +2,7 @@
 
 A turn's messages to a peer are collected and leave as one frame (`flush`), so that fifty jobs added in one
 turn travel together. Frames are numbered, and the receiver says up to which one it has done its part; only
-frames that carry copies of jobs need to know (see GOTACK in acks.py), so an acknowledgement travels by
+frames that carry copies of jobs (see GOTACK in acks.py) or QUEUED need to know, so an acknowledgement travels by
 itself only after those.
 """
 from __future__ import annotations
@@ -26,6 +26,11 @@ def note_ack(peer: Peer, ack: i64) -> None:
     flying = peer.flying
     while flying and flying[0][0] <= ack:
         flying.popleft()[1].flying -= 1
+    telling = peer.telling
+    while telling and telling[0][0] <= ack:
+        telling.popleft()
+    while peer.unheard and peer.unheard[0][0] <= ack:
+        peer.unheard.pop(0)
 
 
 def note_copy(node: Node, peer: Peer, job: Job) -> None:
@@ -55,6 +60,8 @@ def make_frame(node: Node, peer: Peer) -> None:
         head = BytesWriter()
         if size > 0:
             peer.sent += 1
+            if node.broken("resend-after-reconnect"):
+                peer.unheard.append((peer.sent, peer.out.getvalue()))
             bus.write_i64(head, peer.sent)
         else:
             bus.write_i64(head, 0)

@@ -183,6 +183,7 @@ class Node:
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
+        self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
@@ -936,10 +937,13 @@ class Node:
         return mask
 
     def forgotten(self) -> i64:
-        """Nodes that are no longer members. They are told nothing; their copies die with their jobs."""
+        """Nodes that were members. They are told nothing; their copies die with their jobs.
+
+        Not those we have only heard of: they may be members that we are still to meet.
+        """
         mask: i64 = 0
         for peer in self.peers:
-            if not peer.is_member and peer.index != ME:
+            if peer.is_forgotten():
                 mask |= peer.bit
         return mask
 

@@ -75,12 +75,17 @@ class Peer:
         self.received: i64 = 0
         self.owes_ack: bool = False
         self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
+        self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
         self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 
     def node_id(self) -> bytes:
         return self.facts.node_id
+
+    def is_forgotten(self) -> bool:
+        return self.forgotten_until != 0 and not self.is_member
 
     def is_leaving(self, now: i64) -> bool:
         return now < self.leaving_until

@@ -33,6 +33,11 @@ TOOK: Final = 10
 REFUSED: Final = 11
 COUNTS: Final = 12
 
+# What a NODE record says of a node.
+HEARD_OF: Final = 0
+MEMBER: Final = 1
+FORGOTTEN: Final = 2
+
 
 def begin(node: Node, kind: i64) -> BytesWriter:
     out = BytesWriter()
@@ -60,7 +65,7 @@ def member(node: Node, peer: Peer) -> None:
     bus.write_i8(out, peer.index)
     out.write(peer.node_id())
     bus.write_i64(out, facts.incarnation)
-    bus.write_i8(out, 1 if peer.is_member else 0)
+    bus.write_i8(out, MEMBER if peer.is_member else FORGOTTEN if peer.is_forgotten() else HEARD_OF)
     bus.write_name(out, facts.host.encode())
     bus.write_u16(out, facts.port)
     bus.write_u16(out, facts.bus_port)
@@ -73,9 +78,13 @@ def job(node: Node, job: Job) -> None:
         return
     explain(node, job.holders)
     out = begin(node, JOB)
+    write_whole(node, out, job)
+    node.records.append(out.getvalue())
+
+
+def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     write_copy(node, out, job, job.holders, max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now))
     bus.write_i8(out, i64(job.responsible))
-    node.records.append(out.getvalue())
 
 
 def holders(node: Node, job: Job) -> None:
@@ -162,15 +171,19 @@ def back(node: Node, job: Job) -> None:
     node.records.append(out.getvalue())
 
 
-def took(node: Node, job: Job, peer: Peer, number: i64) -> None:
+def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
+    """A job was given to us: that we took it, and the job itself, in one record, so that none is without the other."""
     if not node.is_recording or node.broken("took-not-recorded") or node.broken("h10-import-not-logged"):
         return
-    explain(node, peer.bit)
+    explain(node, peer.bit | job.holders)
     out = begin(node, TOOK)
     write_job_id(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
     bus.write_i64(out, job.expire - node.now)
+    bus.write_i8(out, 1 if is_new else 0)
+    if is_new:
+        write_whole(node, out, job)
     node.records.append(out.getvalue())
     if job.retry == 0:
         node.must_sync = True

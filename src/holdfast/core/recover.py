@@ -14,11 +14,13 @@ from holdfast.core.records import (
     BACK,
     COUNTS,
     ENDING,
+    FORGOTTEN,
     GAVE,
     GONE,
     HANDOUT,
     HOLDERS,
     JOB,
+    MEMBER,
     NODE,
     REFUSED,
     TOMB,
@@ -73,7 +75,7 @@ class Loading:
         index = reader.u8()
         node_id = reader.text(NODE_ID_LENGTH)
         incarnation = reader.long()
-        is_member = reader.u8() == 1
+        standing = reader.u8()
         facts = PeerFacts(
             node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
             int(reader.u16()), reader.name(),
@@ -84,8 +86,9 @@ class Loading:
         if peer is not None:
             membership.begin_life(self.node, peer, facts.incarnation)
             peer.facts = facts
-            peer.is_member = is_member
-            peer.has_missed = not is_member
+            peer.is_member = standing == MEMBER
+            peer.forgotten_until = self.node.now if standing == FORGOTTEN else 0
+            peer.has_missed = standing == FORGOTTEN
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
@@ -120,8 +123,8 @@ class Loading:
             why = reader.u8()
             is_ack_only = reader.u8() != 0
             holders = self.mask(reader.long())
-            if job is None and is_ack_only:
-                job = acks.make_ack_only(node, jid)
+            if job is None:  # an ack of a job never seen here, or the end of one that was never accepted
+                job = acks.make_ended(node, jid, is_ack_only)
             if job is not None and job.state != ACKED:
                 job.holders |= holders
                 acks.mark(node, job, why)
@@ -130,6 +133,9 @@ class Loading:
             peer_index = self.table[reader.u8()]
             number = int(reader.long())
             node.taken[(peer_index, number)] = int(node.now + reader.long() - passed)
+            if reader.u8() == 1:
+                self.load_job(reader, passed)
+                job = node.find(jid)
             if job is not None:
                 job.flags &= ~MOVING
                 job.responsible = ME

@@ -2,10 +2,13 @@
 
 ADDJOB makes the job in state wait-repl and sends REPL to as many reachable nodes as are wanted; each that
 takes the copy answers GOTJOB, each that cannot answers REFUSED and another is asked. Every 50 ms without
-enough answers one more node is asked. When enough hold a copy the job is accepted: recorded, queued, and
-the producer gets its id. When the producer's patience ends first it gets NOREPL, and the job is ended as
-`aborted` like one that was acknowledged (acks.py): told to every node that may hold a copy until all have
-heard, because a copy that nobody tells would be delivered.
+enough answers one more node is asked. Every holder is to know of all the others, or an ack given to one would
+be collected without telling another; so when the set grows, those asked earlier are told (HOLDERS), and what
+they answered before does not count any more (the version of the set, which every answer carries). When enough
+hold a copy and know the whole set the job is accepted: recorded, queued, and the producer gets its id. When
+the producer's patience ends first it gets NOREPL, and the job is ended as `aborted` like one that was
+acknowledged (acks.py): told to every node that may hold a copy until all have heard, because a copy that
+nobody tells would be delivered.
 
 A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
 it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
@@ -24,7 +27,7 @@ from mypy_extensions import i64
 
 from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
-from holdfast.core.job import ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
 from holdfast.core.session import FOR_COPIES, Session, Slot
@@ -58,6 +61,7 @@ class Adding(Task):
         self.deadline: i64 = deadline
         self.wanted: i64 = wanted
         self.refused: i64 = 0
+        self.version: i64 = 0  # of the set of holders that those asked have been told
         self.batch: Batch | None = None
         self.is_external: bool = False
         self.confirmed = MY_BIT
@@ -97,11 +101,34 @@ def ask(node: Node, job: Job, count: i64) -> None:
     """Send a copy to `count` nodes that do not have one."""
     task = job.task
     refused: i64 = task.refused if isinstance(task, Adding) else 0
-    chosen = choose(node, job, count, job.holders | refused)
+    spread(node, job, choose(node, job, count, job.holders | refused))
+
+
+def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
+    """More holders: known to this node before their copies leave, and to all who hold the job already."""
+    if not chosen:
+        return
+    earlier = job.holders & ~MY_BIT
     for peer in chosen:
-        job.holders |= peer.bit  # before the first copy leaves: each receiver is to know of all
+        job.holders |= peer.bit
+    if job.state != WAIT_REPL and not node.broken("heal-sends-first"):
+        records.holders(node, job)
+        node.must_sync = True
+    task = job.task
+    if earlier and not node.broken("late-holders-untold"):
+        if isinstance(task, Adding):
+            task.version += 1
+            task.confirmed &= MY_BIT
+        for peer in node.peers:
+            if peer.bit & earlier and peer.is_linked:
+                write_holders(node, peer, job)
     for peer in chosen:
         send_copy(node, peer, job)
+
+
+def version_of(job: Job) -> i64:
+    task = job.task
+    return task.version if isinstance(task, Adding) else 0
 
 
 def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
@@ -124,18 +151,47 @@ def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
 
 
 def send_copy(node: Node, peer: Peer, job: Job) -> None:
-    """The receiver is a possible holder from the moment the frame may leave, whatever becomes of it."""
-    job.holders |= peer.bit
+    """The receiver is in the set already: a possible holder from the moment the frame may leave."""
     links.explain(node, peer, job.holders)
     delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
     peer.out.append(bus.REPL)
+    bus.write_i8(peer.out, version_of(job))
     write_copy(node, peer.out, job, job.holders, delay_left)
     links.note_copy(node, peer, job)
     node.count("repl")
 
 
+def write_holders(node: Node, peer: Peer, job: Job) -> None:
+    links.explain(node, peer, job.holders)
+    peer.out.append(bus.HOLDERS)
+    write_job_id(peer.out, job)
+    bus.write_i8(peer.out, version_of(job))
+    bus.write_i64(peer.out, job.holders)
+
+
+def on_holders(node: Node, peer: Peer, reader: Reader) -> None:
+    """More nodes may hold a job we hold."""
+    jid = reader.job_id()
+    version = reader.u8()
+    holders = links.read_mask(node, peer, reader)
+    tomb = node.tombs.get(jid)
+    if tomb is not None:
+        tomb.holders |= holders | peer.bit
+        acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+        return
+    job = node.find(jid)
+    if job is None or job.flags & ACK_ONLY:
+        return
+    tombs.learn_holders(node, job, holders | peer.bit)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+    else:
+        write_gotjob(peer, job, version)
+
+
 def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer asks us to hold a copy."""
+    version = reader.u8()
     copy = read_copy(node, peer, reader)
     peer.owes_ack = True
     tomb = node.tombs.get(copy.jid)
@@ -149,10 +205,11 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         else:
-            write_gotjob(peer, job)
+            write_gotjob(peer, job, version)
         return
     queue = node.queues.get(copy.queue)
-    if node.level > 0 or node.is_leaving or (queue is not None and queue.paused & PAUSE_IN) or copy.retry == 0:
+    is_once = copy.retry == 0 and not node.broken("once-copied")
+    if node.level > 0 or node.is_leaving or (queue is not None and queue.paused & PAUSE_IN) or is_once:
         peer.out.append(bus.REFUSED)
         peer.out.write(copy.jid)
         return
@@ -164,7 +221,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     job.responsible = int(peer.index)
     records.job(node, job)
     node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
-    write_gotjob(peer, job)
+    write_gotjob(peer, job, version)
 
 
 def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
@@ -176,19 +233,21 @@ def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
     return copy
 
 
-def write_gotjob(peer: Peer, job: Job) -> None:
+def write_gotjob(peer: Peer, job: Job, version: i64) -> None:
     peer.out.append(bus.GOTJOB)
     write_job_id(peer.out, job)
+    bus.write_i8(peer.out, version)
 
 
 def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer holds a copy."""
     job = node.find(reader.job_id())
+    version = reader.u8()
     if job is None:
         return
     tombs.learn_holders(node, job, peer.bit)
     task = job.task
-    if isinstance(task, Adding):
+    if isinstance(task, Adding) and version == task.version & 255:
         task.confirmed |= peer.bit
         if count_bits(task.confirmed) >= task.wanted:
             accept(node, job, task)
@@ -224,6 +283,7 @@ def accept(node: Node, job: Job, task: Adding) -> None:
     if count_bits(task.confirmed) < i64(job.replicate) and not task.is_external:
         rest = Adding(None, Slot(), 0, i64(job.replicate))  # SYNC: the others in the background
         rest.confirmed = task.confirmed
+        rest.version = task.version
         job.task = rest
         node.filling[job] = None
     batch = task.batch
@@ -305,6 +365,10 @@ def wake(node: Node, job: Job) -> None:
     if task.deadline != 0 and node.now >= task.deadline:
         abort(node, job, b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n")
         return
+    if job.flying == 0:  # whoever has not answered by now lost its copy with a link
+        for peer in node.peers:
+            if peer.bit & job.holders & ~task.confirmed and peer.index != ME and peer.is_linked:
+                send_copy(node, peer, job)
     ask(node, job, 1)
     when = node.now + ONE_MORE_MS
     if task.deadline != 0 and task.deadline < when:

@@ -52,6 +52,9 @@ asked one of them; then they are taken for lost."""
 QUEUED_MS_MAX: Final = 600_000
 """A job that stays queued elsewhere is asked after more and more rarely, but at least this often."""
 
+REQUEUED_FEW: Final = 1000
+"""So many jobs that were queued again are kept in mind without looking whether they still need to be."""
+
 # Answers to WILLQUEUE.
 IS_UNKNOWN: Final = 0
 IS_QUEUED: Final = 1
@@ -182,14 +185,16 @@ def tell_queued(node: Node, job: Job, others: i64) -> None:
     for peer in node.peers:
         if peer.bit & others:
             if peer.is_linked:
-                write_queued(peer, job)
+                write_queued(node, peer, job)
             else:
                 is_somebody_away = True
     if is_somebody_away:
         node.requeued[job] = None
 
 
-def write_queued(peer: Peer, job: Job) -> None:
+def write_queued(node: Node, peer: Peer, job: Job) -> None:
+    """Said once more over the next link if this one ends before the frame is acknowledged."""
+    peer.telling.append((peer.sent + 1, job))
     peer.out.append(bus.QUEUED)
     write_job_id(peer.out, job)
     bus.write_u32(peer.out, i64(job.nacks))
@@ -293,6 +298,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     nacks = reader.u32()
     deliveries = reader.u32()
+    peer.owes_ack = True
     job = node.find(jid)
     if job is None:
         tomb = node.tombs.get(jid)
@@ -316,7 +322,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == QUEUED:
         if order_key(job, node.node_id) < order_key(job, peer.node_id()):
-            write_queued(peer, job)
+            write_queued(node, peer, job)
             return
         job.queue.remove(job)
         job.state = ACTIVE
@@ -367,17 +373,30 @@ def link_up(node: Node, peer: Peer) -> None:
     for job in list(node.requeued):
         if job.state == QUEUED or is_leased(node, job):
             if job.holders & peer.bit:
-                write_queued(peer, job)
+                write_queued(node, peer, job)
         else:
             del node.requeued[job]
 
 
+def beat(node: Node) -> None:
+    """Let go of jobs that were queued again and have gone out or ended since; now and then, as there may be many."""
+    if len(node.requeued) > node.requeued_most:
+        node.requeued = {job: None for job in node.requeued if job.state == QUEUED or is_leased(node, job)}
+        node.requeued_most = 2 * len(node.requeued) + REQUEUED_FEW
+
+
 def link_down(node: Node, peer: Peer) -> None:
-    """It will not answer any more; but one that comes after us, because we slept, will soon be back."""
-    if is_just_awake(node):
-        return
-    for job in list(node.asking):
-        nothing_against(node, peer, job)
+    """It will not answer any more, and may not have heard what we told it last.
+
+    But if it has given us up because we slept, it will soon be back, and is asked again.
+    """
+    if not is_just_awake(node):
+        for job in list(node.asking):
+            nothing_against(node, peer, job)
+    if not node.broken("no-reannounce") and not node.broken("queued-lost"):
+        for _, job in peer.telling:
+            node.requeued[job] = None
+    peer.telling.clear()
 
 
 def lost_sight(node: Node, peer: Peer) -> None:

@@ -24,6 +24,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.GOTJOB: replicate.on_gotjob,
     bus.REFUSED: replicate.on_refused,
     bus.ENQUEUE: replicate.on_enqueue,
+    bus.HOLDERS: replicate.on_holders,
     bus.WILLQUEUE: requeue.on_willqueue,
     bus.STATE: requeue.on_state,
     bus.QUEUED: requeue.on_queued,
@@ -56,6 +57,11 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.told = 0
     peer.table = [UNEXPLAINED] * (NODES_MAX + 1)
     node.count("link-up")
+    if node.broken("resend-after-reconnect"):
+        links.explain(node, peer, (1 << len(node.peers)) - 1)
+        for _, body in peer.unheard:
+            peer.out.write(body)
+        peer.unheard.clear()
     membership.link_up(node, peer)
     acks.link_up(node, peer)
     requeue.link_up(node, peer)

@@ -44,10 +44,11 @@ NODE: Final = 1  # index u8, node id 40, incarnation i64
 PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
-REPL: Final = 10  # job, wants-reply u8
-GOTJOB: Final = 11  # id
+REPL: Final = 10  # version u8, job
+GOTJOB: Final = 11  # id, version u8
 REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
+HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
 WILLQUEUE: Final = 20  # id
 STATE: Final = 21  # id, state u8, ms i64

@@ -81,10 +81,11 @@ class AddOptions:
         if self.replicate == ALL_NODES:
             self.replicate = reachable + 1
         elif self.replicate == 0:
-            self.replicate = 1 if self.retry == 0 else min(REPLICATE_DEFAULT_MAX, reachable + 1)
+            is_once = self.retry == 0 and not node.broken("once-copied")
+            self.replicate = 1 if is_once else min(REPLICATE_DEFAULT_MAX, reachable + 1)
             if node.is_leaving and self.replicate > reachable:
                 self.replicate = max(1, reachable)
-        if self.replicate > 1 and self.retry == 0:
+        if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
             raise BadRequest(errors.RETRY_ZERO_COPIES)
         if self.delay > 0 and self.delay >= self.ttl:
             raise BadRequest(errors.DELAY_OVER_TTL)

@@ -9,7 +9,9 @@ from importlib import import_module
 from struct import unpack_from
 from typing import Final
 
-AFTER_ID: Final = ("REPL", "GOTJOB", "REFUSED", "ENQUEUE", "WILLQUEUE", "STATE", "QUEUED", "WORKING", "SETACK",
+from holdfast.wire.bus import REPL
+
+AFTER_ID: Final = ("GOTJOB", "HOLDERS", "REFUSED", "ENQUEUE", "WILLQUEUE", "STATE", "QUEUED", "WORKING", "SETACK",
                    "GOTACK", "DELJOB")
 AFTER_MOVE: Final = ("YOURJOB", "TAKEN", "NOTTAKEN", "MOVED")
 ID_BYTES: Final = 48
@@ -36,7 +38,9 @@ def in_frame(data: bytes, job: str) -> str:
     while at >= 0:
         name = simple.get(data[at - 1], "") if at else ""
         move = moves.get(data[at - 9], "") if at >= 9 else ""
-        if move and not name:
+        if at >= 2 and data[at - 2] == REPL and not name:
+            said.append(f"REPL version {data[at - 1]}")
+        elif move and not name:
             said.append(f"{move} #{unpack_from('<q', data, at - 8)[0]}")
         else:
             said.append((name or "?") + fields(name, data, at + ID_BYTES))
@@ -45,6 +49,8 @@ def in_frame(data: bytes, job: str) -> str:
 
 
 def fields(name: str, data: bytes, at: int) -> str:
+    if name == "HOLDERS":
+        return f" version {data[at]} {unpack_from('<q', data, at + 1)[0]:b}"
     if name not in WORDS:
         return ""
     words = WORDS[name]

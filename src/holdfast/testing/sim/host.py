@@ -148,7 +148,8 @@ class Host:
         assert node is not None
         cluster.steps += 1
         now = cluster.now
-        node.set_time(self.clock.mono(now), self.clock.wall(now))
+        wall = self.clock.wall(now)
+        node.set_time(wall if "life-on-the-wall" in cluster.mutants else self.clock.mono(now), wall)
         if not self.is_dirty:
             self.is_dirty = True
             cluster.dirty.append(self)

@@ -12,7 +12,10 @@ from typing import Final
 ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h1-sizes-not-sets": ("h1-taker-not-recorded",),
     "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier", "h6-no-tombstone-at-collection"),
+    "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown",),
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
+    "h9-deaf-while-acked": ("late-holders-untold",),
+    "heal-sends-first": ("late-holders-untold",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
 }
@@ -54,6 +57,8 @@ MUTANTS: Final[dict[str, str]] = {
     "tombstone-not-journaled": "tombstones are gone after a restart",
     "tombstone-too-short": "a tombstone with an unconfirmed holder lives as briefly as any other",
     "missed-acks-not-read": "a node that returns queues its jobs before it has heard which were acked meanwhile",
+    "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
+    "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
     "silence-is-permission": "a copy is queued when its own timer says so, whatever its silent holder may have leased",
@@ -65,6 +70,7 @@ MUTANTS: Final[dict[str, str]] = {
     "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",
     "once-copied": "at-most-once jobs are replicated or healed like others",
     "once-requeued-at-start": "an at-most-once job found after an unclean stop is queued, not dead `in doubt`",
+    "queued-lost": "that a job is queued here is not said again when the link breaks before it was heard",
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
     "took-not-recorded": "the taker queues before its TOOK is on disk, or forgets that it took",

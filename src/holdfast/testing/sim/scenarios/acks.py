@@ -1,6 +1,8 @@
 """An acknowledgement is neither forgotten nor overtaken: H1-H6, H8, H9, H12-H14."""
 from __future__ import annotations
 
+from holdfast.testing.sim.disk import EVERYSEC
+from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 
@@ -112,6 +114,50 @@ def an_aborted_add_does_not_erase_an_ack(new: New) -> None:
     sim.end_fault(back)
     sim.run_for(seconds=3)
     end_well(sim, *got)
+
+
+@catches("h5-abort-erases-ack")
+def an_abort_does_not_erase_who_else_has_it(new: New) -> None:
+    """As above, but B gave its copy to D, which worked on it and is cut off when the ack comes to B. What B and C
+    say does not reach A before its link breaks. If its abort made them forget the ack, they would forget D with
+    it; D would queue the job again, and nobody would know better."""
+    sim = new(nodes="ABCD", seed=17)
+    got = sim.wait_for_job(at="D")
+    back = sim.hold("BCD", "A")
+    adding = sim.begin_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=1_000)
+    sim.run_for(seconds=0.1)
+    (job,) = sim.views()["B"]
+    sim.do("B", "ENQUEUE", job)
+    sim.run_for(seconds=0.1)
+    assert got == [job]
+    sim.cut("D")
+    sim.ack(job, at="B")
+    while not adding.ended:
+        sim.run_for(seconds=0.1)
+    sim.run_for(seconds=0.1)
+    gone = sim.cut("A")
+    sim.run_for(seconds=8)
+    sim.end_fault(back)
+    sim.end_fault(gone)
+    sim.run_for(seconds=200)
+    end_well(sim, *got)
+
+
+@catches("gotack-not-kept")
+def who_confirms_an_ack_has_it_on_disk(new: New) -> None:
+    """B says that it holds the ack, A forgets the job, and B loses power before its disk was synced by the clock.
+    When it is back nobody is left to tell it."""
+    for seed in range(8):
+        sim = new(nodes="AB", seed=seed, faults=Faults(sync=EVERYSEC))
+        job = sim.add_job(at="A", replicate=2, retry_s=5, holders="AB")
+        sim.run_for(seconds=2.2)
+        assert sim.consume(at="A") == job
+        sim.ack(job, at="A")
+        while sim.copies(job):
+            sim.run_for(seconds=0.001)
+        sim.crash("B", "power")
+        sim.run_for(seconds=200)
+        end_well(sim, job)
 
 
 @catches("h6-no-tombstone-at-collection", "h12-no-gotack-barrier")

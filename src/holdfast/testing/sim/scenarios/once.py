@@ -122,7 +122,7 @@ def a_give_is_not_repeated_after_a_reconnect(new: New) -> None:
 @catches("once-copied")
 def at_most_once_jobs_have_one_holder(new: New) -> None:
     sim = new(nodes="ABC", seed=35, settings=(("cluster-node-timeout", "1000"), ("heal-after-ms", "2000")))
-    job = sim.add_job(at="A", retry_s=0)
+    job = sim.add_job(at="A", retry_s=0, replicate=0)
     sim.run_for(seconds=1)
     assert set(sim.copies(job)) == {"A"}
     sim.cut("C")
