@@ -160,13 +160,18 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
         return False
     if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq:
         return False  # a number we have not given out yet: its place is that of a job to come
-    if not node.knows_origin(jid) and not node.is_young():
+    if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
     job = make_ended(node, jid, True)
     if job is None:
         return False
     end(node, job, DONE)
     return True
+
+
+def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
+    """This one among them."""
+    return any([jid[2:10] == peer.node_id()[:8] for peer in node.peers])
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
@@ -334,7 +339,12 @@ def fast_to(node: Node, peer: Peer, jid: bytes, holders: i64) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
-    """Tell a peer that is back what it has missed."""
+    """Tell a peer that is back what it has missed: first of all, since what it does next depends on that."""
+    if peer.has_missed and not node.broken("forgotten-joins-at-once"):
+        for jid, tomb in node.tombs.items():
+            if tomb.holders & peer.bit:
+                write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+    peer.has_missed = False
     for job in list(node.endings):
         task = job.task
         if not isinstance(task, Ending):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, tombs
+from holdfast.core import acks, doubt, membership, requeue, tombs
 from holdfast.core.copies import Copy, register
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
@@ -85,9 +85,11 @@ class Loading:
         if peer is None:
             peer = self.node.add_peer(facts)
         if peer is not None:
+            membership.begin_life(self.node, peer, facts.incarnation)
             peer.facts = facts
             peer.is_member = standing == MEMBER
             peer.forgotten_until = self.node.now if standing == FORGOTTEN else 0
+            peer.has_missed = standing == FORGOTTEN
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
@@ -97,7 +99,10 @@ class Loading:
         copy.body = reader.name()
         responsible = reader.u8()
         copy.age += passed
-        copy.life -= passed
+        life = copy.life - passed
+        if life <= 0 and not doubt.is_possible(self.node):
+            return
+        copy.life = max(1, life)
         copy.delay_left = max(0, copy.delay_left - passed)
         known = self.node.find(copy.jid)
         if known is not None:
@@ -106,6 +111,7 @@ class Loading:
         job = register(self.node, copy)
         if job is None:
             return
+        job.expire = self.node.now + life
         job.state = ACTIVE
         job.responsible = max(0, self.table[responsible])
         job.qtime = self.node.now + copy.delay_left
@@ -172,6 +178,9 @@ class Loading:
         node = self.node
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)
+        doubt.begin(node)
+        if not node.broken("forgotten-joins-at-once"):
+            node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         for job in node.all_jobs():
@@ -195,7 +204,7 @@ class Loading:
                 else:
                     node.enqueue(job)
             else:
-                node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+                node.wake_at(job, max(node.now, job.qtime) + i64(job.retry) * 1000 + node.jitter())
 
 
 def load(node: Node, kept: list[bytes]) -> None:

@@ -7,6 +7,7 @@ replies in the order of the commands. Its alarm is its patience.
 """
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from mypy_extensions import i64
@@ -54,7 +55,7 @@ class Session(Alarm):
         self.replies: i64 = REPLY_ON
         self.blocked: i64 = NOTHING
         self.waits_on: list[Queue] = []
-        self.slots: list[Slot] = []
+        self.slots: deque[Slot] = deque()
         self.with_counters: bool = False
         self.name: bytes = b""
         self.lib_name: bytes = b""

@@ -41,7 +41,7 @@ def bury(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
 
 
 def place(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
-    second: i64 = until // 1000 + 1
+    second: i64 = max(until // 1000, node.tombs_swept) + 1
     tomb = node.last_tomb
     if tomb.why != why or tomb.holders != holders or tomb.until != second * 1000:
         tomb = Tomb(why, holders, second * 1000)
@@ -52,6 +52,15 @@ def place(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
         node.tomb_ends[int(second)] = [jid]
     else:
         ends.append(jid)
+
+
+def lengthen(node: Node, ms: i64) -> None:
+    """All of them stay that much longer."""
+    old = node.tombs
+    node.tombs = {}
+    node.tomb_ends = {}
+    for jid, tomb in old.items():
+        place(node, jid, tomb.why, tomb.holders, tomb.until + ms)
 
 
 def widen(node: Node, jid: bytes, tomb: Tomb, holders: i64) -> i64:

@@ -46,6 +46,7 @@ MUTANTS: Final[dict[str, str]] = {
     "h14-abort-forgets-holders": "the tombstone of an aborted ADDJOB does not keep the holder set",
     # -- 0, ground rules ------------------------------------------------------------------------------------
     "incarnation-ignored": "a node that comes back with an empty disk still counts as holder and as confirmed",
+    "old-life-counts": "sets of peers that have not met a node's new life put it back among the holders",
     "resend-after-reconnect": "frames of an old epoch are sent again in the new one, whoever is there now",
     "life-on-the-wall": "lives, leases and tombstones run on the wall clock",
     "life-longer-by-hop": "a receiver takes the full TTL anew, or the longer of two lives",
