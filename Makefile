@@ -28,6 +28,9 @@ PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
 # Seeded runs against the model: in `make sim`, and in the second, pure pass of `make test`.
 MODEL_RUNS = 1000
 MODEL_RUNS_PURE = 50
+# Simulated clusters, half from fixed seeds and half from fresh ones, in the same two places.
+CLUSTERS = 800
+CLUSTERS_PURE = 12
 # How long `make fuzz` goes on.
 SECONDS = 600
 # How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
@@ -62,23 +65,19 @@ test-compiled: setup servers ## All tests, compiled
 .PHONY: test-pure
 test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
 	@echo "== tests, pure Python"
-	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) $(PYTEST) $(PURE)
+	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PYTEST) $(PURE)
 
 .PHONY: stories
 stories: setup ## Disque's thirteen stories on seven real nodes
 	@STORIES=1 $(PYTEST) tests/proc/cluster
 
-.PHONY: cluster-sim
-cluster-sim: setup ## Scenarios, mutants and kept seeds of the simulated cluster
-	@CLUSTER_SIM=1 $(PYTEST) tests/sim/cluster
-
 .PHONY: swarm
 swarm: setup ## Simulated clusters under faults for MINUTES
-	@$(PY) -m holdfast.testing.sim run --seeds 0:100000000 --jobs 2 --minutes $(MINUTES)
+	@$(PY) -m holdfast.testing.sim run --seeds 0:0 --fresh 100000000 --jobs 2 --minutes $(MINUTES)
 
 .PHONY: replay
-replay: setup ## One simulated cluster again: SEED=n
-	@$(PY) -m holdfast.testing.sim replay $(SEED)
+replay: setup ## One simulated cluster again, with the story of what went wrong: SEED=n, PLAN=file or TEST=scenario
+	@$(PY) -m holdfast.testing.sim replay $(SEED) $(if $(PLAN),--plan $(PLAN)) $(if $(TEST),--test $(TEST))
 
 .PHONY: netns
 netns: setup ## Five real nodes under network faults for MINUTES; needs root
@@ -101,8 +100,12 @@ unit: setup ## Unit tests, golden bytes, documentation, tidiness
 	@$(PYTEST) $(UNIT)
 
 .PHONY: sim
-sim: setup ## Seeded runs of random commands against a model: MODEL_RUNS=1000
-	@MODEL_RUNS=$(MODEL_RUNS) $(PYTEST) -s $(SIM)
+sim: setup ## Simulations: one node against a model (MODEL_RUNS=1000), clusters under faults (CLUSTERS=800)
+	@MODEL_RUNS=$(MODEL_RUNS) CLUSTERS=$(CLUSTERS) $(PYTEST) -s $(SIM)
+
+.PHONY: mutants
+mutants: setup ## Take away each rule of the cluster in turn: some check must notice
+	@$(PY) -m holdfast.testing.sim mutants --jobs 2
 
 .PHONY: proc
 proc: setup servers ## Real processes: signals, settings, limits, other people's clients

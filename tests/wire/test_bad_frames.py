@@ -25,16 +25,17 @@ from holdfast.shell import plain
 from holdfast.wire import bus
 
 BAD_FRAMES = int(os.environ.get("BAD_FRAMES", "5000"))
-EXPLAINED = 16 + 2 * 42  # where the messages of a made frame begin, behind the header and two NODE messages
+START_MS = 1_700_000_000_000
+EXPLAINED = 16 + 2 * 50  # where the messages of a made frame begin, behind the header and two NODE messages
 
 
 class Real:
     """A real node behind sockets, with peers made of socket pairs."""
 
     def __init__(self, kind: str, seed: int = 0) -> None:
-        self.node = Node(Config(), b"a" * 40, random.Random(seed).randbytes, 1_700_000_000_000)
+        self.node = Node(Config(), b"a" * 40, random.Random(seed).randbytes, START_MS)
         module = plain if kind == "plain" else native
-        self.sockets: Any = module.Sockets(self.node, Direct(self.node).handlers(), 1_700_000_000_000)
+        self.sockets: Any = module.Sockets(self.node, Direct(self.node).handlers(), START_MS)
         self.sockets.on_requests = self.carry_out
 
     def carry_out(self) -> None:
@@ -47,7 +48,7 @@ class Real:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        self.sockets.adopt(ours, PeerFacts(node_id, 7, "127.0.0.1", 1, 2))
+        self.sockets.adopt(ours, PeerFacts(node_id, START_MS, "127.0.0.1", 1, 2))
         return theirs
 
     def run(self, *words: bytes) -> bytes:
@@ -60,8 +61,8 @@ class Real:
 def real_frames(kind: str) -> list[bytes]:
     """What nodes say to each other when jobs are added, moved, acked: the raw material of bad frames."""
     a, b = Real(kind, 5), Real(kind, 6)
-    b.node = Node(Config(), b"b" * 40, random.Random(6).randbytes, 1_700_000_000_000)
-    b.sockets = (plain if kind == "plain" else native).Sockets(b.node, {}, 1_700_000_000_000)
+    b.node = Node(Config(), b"b" * 40, random.Random(6).randbytes, START_MS)
+    b.sockets = (plain if kind == "plain" else native).Sockets(b.node, {}, START_MS)
     b.sockets.on_requests = b.carry_out
     to_a, to_b = a.link(b"b" * 40), b.link(b"a" * 40)
     frames: list[bytes] = []
@@ -107,10 +108,11 @@ def made_frames(job_id: bytes) -> list[bytes]:
     frames = []
     for jid in (job_id, b"DI" + b"0" * 7 + b"f" * 33 + b"05a1SQ"):
         mask = struct.pack("<q", 3)
+        life = struct.pack("<q", START_MS)
         copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + name(b"q") + name(b"body")
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
         messages = {
-            bus.PING: b"\x01\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
+            bus.PING: b"\x01" + life + b"\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
             bus.REPL: copy, bus.GOTJOB: jid, bus.REFUSED: jid, bus.ENQUEUE: jid,
             bus.WILLQUEUE: jid, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000),
             bus.QUEUED: jid + struct.pack("<II", 1, 2), bus.WORKING: jid + struct.pack("<q", 5000),
@@ -121,7 +123,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             bus.ASK: struct.pack("<q", 1) + name(b"*"),
             bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack("<8q", *range(8)),
         }
-        explained = bytes([bus.NODE, 0]) + b"e" * 40 + bytes([bus.NODE, 1]) + b"a" * 40
+        explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
         frames += [bytes(16) + explained + bytes([kind]) + body for kind, body in messages.items()]
     return frames
 

@@ -143,7 +143,7 @@ def collect(node: Node, job: Job, task: Ending) -> None:
     elif job.holders & ~task.confirmed:
         tombs.bury(node, jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
     elif job.holders & ~MY_BIT:
-        tombs.bury(node, jid, task.why, job.holders, node.now + tombs.TOMB_MS)
+        tombs.bury(node, jid, task.why, job.holders, tombs.soon(node))
     forget(node, job)
 
 
@@ -160,13 +160,18 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
         return False
     if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq:
         return False  # a number we have not given out yet: its place is that of a job to come
-    if not node.knows_origin(jid) and not node.is_young():
+    if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
     job = make_ended(node, jid, True)
     if job is None:
         return False
     end(node, job, DONE)
     return True
+
+
+def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
+    """This one among them."""
+    return any([jid[2:10] == peer.node_id()[:8] for peer in node.peers])
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
@@ -186,6 +191,15 @@ def answer_ended(node: Node, peer: Peer, job: Job) -> None:
     write_setack(node, peer, node.id_text(job), why, job.flags & ACK_ONLY != 0, job.holders)
 
 
+def answer_from_tomb(node: Node, peer: Peer, jid: bytes, holders: i64) -> bool:
+    """The same for a job that ended so long ago that only its tombstone is left; False if there is none."""
+    tomb = node.tombs.get(jid)
+    if tomb is None:
+        return False
+    write_setack(node, peer, jid, tomb.why, False, tombs.widen(node, jid, tomb, holders))
+    return True
+
+
 def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer says how a job ended."""
     jid = reader.job_id()
@@ -196,8 +210,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("an ending there is none of")
     tomb = node.tombs.get(jid)
     if tomb is not None:
-        tomb.holders |= holders
-        write_gotack(node, peer, jid, HOLDS, tomb.holders)
+        write_gotack(node, peer, jid, HOLDS, tombs.widen(node, jid, tomb, holders))
         return
     job = node.find(jid)
     if job is None:
@@ -301,7 +314,7 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        tombs.bury(node, jid, DONE, holders | peer.bit, node.now + tombs.TOMB_MS)
+        tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
     if job is not None:
         if node.abandon_adding(job):
             return
@@ -326,7 +339,12 @@ def fast_to(node: Node, peer: Peer, jid: bytes, holders: i64) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
-    """Tell a peer that is back what it has missed."""
+    """Tell a peer that is back what it has missed: first of all, since what it does next depends on that."""
+    if peer.has_missed and not node.broken("forgotten-joins-at-once"):
+        for jid, tomb in node.tombs.items():
+            if tomb.holders & peer.bit:
+                write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+    peer.has_missed = False
     for job in list(node.endings):
         task = job.task
         if not isinstance(task, Ending):

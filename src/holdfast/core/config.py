@@ -145,7 +145,7 @@ SETTINGS: Final = [
             "What nodes prove to each other that they know; never shown. Without one only nodes of this machine meet.",
             live=False),
     Setting("cluster-secret-file", TEXT, "", "A file with the secret, in place of cluster-secret.", live=False),
-    Setting("cluster-node-timeout", NUMBER, "15000", "A node not heard for so many milliseconds is suspect.", low=100),
+    Setting("cluster-node-timeout", NUMBER, "15000", "A node not heard for so many milliseconds is suspect.", low=200),
     Setting("cluster-send-buffer", SIZE, str(256 * limits.MIB),
             "A node that lets so many bytes wait for it has its link ended; what it missed is repaired at the next.",
             low=64 * limits.KIB),

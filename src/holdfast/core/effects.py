@@ -21,7 +21,10 @@ from holdfast.core.peers import Peer
 from holdfast.core.session import Session
 
 DIAL: Final = "dial"  # make a link to the node at `argument`, host:port of its bus
+MEET: Final = "meet"  # the same, because an operator said so: tell what came of it (membership.met, and the log)
+UNREACHED: Final = "unreached"  # nobody was met at `argument`, and we have given up
 DROP_LINK: Final = "drop-link"  # end the link with `peer`
+NEW_ID: Final = "new-id"  # this node has another id from now on: keep it, and introduce us by it
 SAVE_NODES: Final = "save-nodes"  # keep the list of known nodes for the next start
 CLOSE: Final = "close"  # send what is owed to the session, then close it
 KILL: Final = "kill"  # close it now

@@ -5,8 +5,9 @@ held have one copy less. A walk over all jobs, some each second, finds those wit
 these the first in the job's own order of nodes makes the missing copies. Copies beyond what was asked for,
 left over when the node comes back after all, are never taken away: they end with the job.
 
-A leaving node walks the same way and counts itself out: it gives its queued jobs to others and sees to it
-that every job it holds has enough copies without it. `is_safe_to_stop` says when that is done.
+A leaving node walks the same way and counts itself out: it gives its queued jobs to others, has the end of each
+delay it was to see to seen to by another holder, and makes sure that every job it holds has enough copies without
+it. `is_safe_to_stop` says when that is done.
 """
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import federate, replicate
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, Job
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
-from holdfast.core.requeue import is_leased, order_key
+from holdfast.core.requeue import is_alone_with, is_leased, order_key
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -76,14 +77,41 @@ def heal(node: Node, job: Job) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
     if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
         return 0
+    if node.is_leaving:
+        hand_over_delay(node, job)
     missing = i64(job.replicate) - count_bits(living(node, job))
-    if missing <= 0 or is_somebody_else_first(node, job):
+    if missing <= 0 or is_somebody_else_first(node, job) or is_alone_with(node, job):
         return 0
-    chosen = replicate.choose(node, job, missing, job.holders)
+    chosen = replicate.choose(node, job, missing, job.holders | full(node))
     replicate.spread(node, job, chosen)
     for _ in chosen:
         node.count("healed")
     return len(chosen)
+
+
+def full(node: Node) -> i64:
+    mask: i64 = 0
+    for peer in node.peers:
+        if node.now < peer.full_until:
+            mask |= peer.bit
+    return mask
+
+
+def is_delayed_here(node: Node, job: Job) -> bool:
+    """Whether this node is to queue the job for the first time, later."""
+    return job.state == ACTIVE and job.responsible == ME and not job.flags & QUEUED_BEFORE and job.qtime > node.now
+
+
+def hand_over_delay(node: Node, job: Job) -> None:
+    """The end of the delay will be seen to by another holder."""
+    if not is_delayed_here(node, job):
+        return
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.is_reachable(node.now):
+            replicate.write_enqueue(peer, job)
+            job.responsible = int(peer.index)
+            node.wake_at(job, job.qtime + i64(job.retry) * 1000 + node.jitter())
+            return
 
 
 def living(node: Node, job: Job) -> i64:
@@ -150,7 +178,8 @@ def is_safe_to_stop(node: Node) -> bool:
             if not job.flags & HANDED_OUT:
                 return False
         elif (
-            job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or job.flying > 0
+            job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or is_delayed_here(node, job)
+            or job.flying > 0
             or count_bits(living(node, job)) < min(i64(job.replicate), staying)
         ):
             return False

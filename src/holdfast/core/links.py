@@ -2,8 +2,8 @@
 
 A turn's messages to a peer are collected and leave as one frame (`flush`), so that fifty jobs added in one
 turn travel together. Frames are numbered, and the receiver says up to which one it has done its part; only
-frames that carry copies of jobs (see GOTACK in acks.py) or QUEUED need to know, so an acknowledgement travels by
-itself only after those.
+frames that carry copies of jobs need to know soon (see GOTACK in acks.py), so an acknowledgement travels by
+itself only after those; other frames are acknowledged by whatever is said next.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core.job import Job
-from holdfast.core.peers import NODES_MAX, Peer
+from holdfast.core.peers import NODES_MAX, OLD_LIFE, UNEXPLAINED, Peer
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -29,6 +29,9 @@ def note_ack(peer: Peer, ack: i64) -> None:
     telling = peer.telling
     while telling and telling[0][0] <= ack:
         telling.popleft()
+    taking = peer.taking
+    while taking and taking[0][0] <= ack:
+        peer.taken.pop(taking.popleft()[1], None)
     while peer.unheard and peer.unheard[0][0] <= ack:
         peer.unheard.pop(0)
 
@@ -39,6 +42,11 @@ def note_copy(node: Node, peer: Peer, job: Job) -> None:
     peer.flying.append((peer.sent + 1, job))
     if len(peer.out) >= bus.FRAME_BYTES_FULL:
         make_frame(node, peer)
+
+
+def is_copy_flying(peer: Peer, job: Job) -> bool:
+    """Whether a copy is on its way to that peer."""
+    return job.flying > 0 and any([each is job for _, each in peer.flying])
 
 
 def flush(node: Node) -> None:
@@ -81,18 +89,20 @@ def explain(node: Node, peer: Peer, mask: i64) -> None:
             peer.out.append(bus.NODE)
             bus.write_i8(peer.out, each.index)
             peer.out.write(each.node_id())
+            bus.write_i64(peer.out, each.facts.incarnation)
 
 
 def read_mask(node: Node, peer: Peer, reader: Reader) -> i64:
-    """A peer's set of nodes in our own numbering."""
+    """A peer's set of nodes in our own numbering, without lives of nodes that we know to be over."""
     theirs = reader.long()
     mask: i64 = 0
     index: i64 = 0
     while theirs != 0:
         if theirs & 1:
-            if index > NODES_MAX or peer.table[index] < 0:
+            if index > NODES_MAX or peer.table[index] == UNEXPLAINED:
                 raise BadFrame("a set with a node that was never explained")
-            mask |= 1 << i64(peer.table[index])
+            if peer.table[index] != OLD_LIFE:
+                mask |= 1 << i64(peer.table[index])
         theirs = (theirs >> 1) & 0x7FFFFFFFFFFFFFFF
         index += 1
     return mask

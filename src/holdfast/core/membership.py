@@ -1,13 +1,16 @@
 """Who belongs to the cluster, and who can be heard.
 
 Nodes meet by a link (CLUSTER MEET, `--join`, or because a peer's gossip names somebody we don't know). Every
-second a node tells each peer that it is there, and a few things about others. A peer not heard for
-node-timeout is suspect; when a majority suspects it, it has failed, and everybody is told. Both only steer
-where copies go and what HELLO says: nothing is ever lost or duplicated because of them, and the first frame
-from a failed node makes it whole again.
+second (more often where node-timeout is short) a node tells each peer that it is there, and a few things about
+others. A peer not heard for node-timeout is suspect; when a majority suspects it, it has failed, and everybody is
+told. Both only steer where copies go and what HELLO says: nothing is ever lost or duplicated because of them, and
+the first frame from a failed node makes it whole again.
 
-An incarnation is one life of a node's data. A known node that comes back under another incarnation has lost
-its copies and acks: it is taken out of every holder set, and healing brings back what is missing.
+An incarnation is one life of a node's data; a later life has a higher number. A known node that comes back under
+a higher one has lost its copies and acks: it is taken out of every holder set, and healing brings back what is
+missing. Who has not met the new life yet still counts the old one as a holder, and says so in the sets it sends;
+so each bit is explained with its incarnation (NODE), bits of older lives are dropped where the new one is known,
+and a bit that stands for a new life is explained anew.
 """
 from __future__ import annotations
 
@@ -16,19 +19,27 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import federate, records, requeue
-from holdfast.core.effects import DIAL, DROP_LINK, Request
-from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts
+from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
+from holdfast.core.job import ACKED
+from holdfast.core.limits import NEVER
+from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-BEAT_MS: Final = 1000
+BEATS_PER_TIMEOUT: Final = 4
+BEAT_MS_MAX: Final = 1000
 DIAL_WAIT_MS: Final = 500
 DIAL_WAIT_MS_MAX: Final = 5000
+MEET_WAIT_MS: Final = 250
+MEET_MS: Final = 60_000
+"""How long CLUSTER MEET goes on trying."""
+
 FORGET_MS: Final = 60_000
-"""A forgotten node is not met again by gossip for a minute: long enough that all can be told to forget it."""
+"""A forgotten node is not met again for a minute, unless an operator says so: long enough that all can be told to
+forget it."""
 
 LEAVING_MS: Final = 180_000
 """How long a peer's word that it is leaving counts without being repeated."""
@@ -51,13 +62,17 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
         peer = node.add_peer(facts)
         if peer is None:
             return None
-    if node.now < peer.forgotten_until:
+    is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
+    if node.now < peer.forgotten_until and not is_invited:
         return None
-    if peer.facts.incarnation not in (0, facts.incarnation) and not node.broken("incarnation-ignored"):
-        lost_everything(node, peer)
+    if facts.incarnation < peer.facts.incarnation:
+        node.count("old-life-refused")
+        return None
     is_known = peer.is_member and is_same(peer.facts, facts)
+    begin_life(node, peer, facts.incarnation)
     peer.facts = facts
     peer.is_member = True
+    peer.forgotten_until = 0
     if not is_known:
         changed(node, peer)
     return peer
@@ -78,26 +93,49 @@ def changed(node: Node, peer: Peer) -> None:
         node.must_sync = True  # a node that forgets its cluster keeps acks for nobody
 
 
+def begin_life(node: Node, peer: Peer, incarnation: int) -> None:
+    """We hear of a life of that node: the one we know, the first we hear of, or a new one."""
+    known = peer.facts.incarnation
+    if incarnation == known:
+        return
+    peer.facts.incarnation = incarnation
+    for each in node.peers:
+        each.told &= ~peer.bit
+    if known != 0 and not node.broken("incarnation-ignored"):
+        lost_everything(node, peer)
+
+
 def lost_everything(node: Node, peer: Peer) -> None:
     """It is the same node by name and has none of what it had."""
     node.count("new-incarnation")
+    for each in node.peers:
+        for index in range(len(each.table)):
+            if each.table[index] == peer.index and each is not peer and not node.broken("old-life-counts"):
+                each.table[index] = OLD_LIFE
     for job in node.all_jobs():
+        if job.task is not None:
+            job.task.confirmed &= ~peer.bit
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
-            records.holders(node, job)
+            if job.state == ACKED:
+                node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
+    for tomb in node.tombs.values():
+        tomb.holders &= ~peer.bit
     for job in list(peer.moves.values()):
         federate.in_doubt(node, job)
     peer.moves.clear()
 
 
 def link_up(node: Node, peer: Peer) -> None:
+    node.invitations.pop(peer.facts.dialed, None)
+    node.invitations.pop(address(peer.facts), None)
     peer.heard = node.now
     peer.is_suspect = False
     peer.is_failed = False
     peer.reports.clear()
     peer.dial_wait = 0
-    if node.beat.wake > node.now + BEAT_MS:
-        node.alarms.set(node.beat, node.now + BEAT_MS)
+    node.alarms.at_latest(node.beat, node.now + beat_ms(node))
+    node.nap_ms = node.node_timeout // 2
     write_ping(node, peer)
 
 
@@ -108,13 +146,15 @@ def heard(node: Node, peer: Peer) -> None:
         peer.reports.clear()
 
 
+def beat_ms(node: Node) -> i64:
+    """Several in a node-timeout: one that comes late is no reason to give up a link."""
+    return min(BEAT_MS_MAX, node.node_timeout // BEATS_PER_TIMEOUT)
+
+
 def beat(node: Node) -> None:
-    """Once a second: tell the others we are here, and see who can't be heard."""
-    slept = node.now - node.last_beat > node.node_timeout // 2 + BEAT_MS
-    if slept and node.last_beat > 0:
-        node.woke_up()
-    node.last_beat = node.now
-    node.alarms.set(node.beat, node.now + BEAT_MS)
+    """Tell the others we are here, and see who can't be heard."""
+    node.alarms.set(node.beat, node.now + beat_ms(node))
+    node.nap_ms = node.node_timeout // 2
     for peer in node.peers:
         if peer.index == ME or not peer.is_member:
             continue
@@ -131,6 +171,35 @@ def beat(node: Node) -> None:
             judge(node, peer)
 
 
+def invite(node: Node, at: bytes, shown: str, until: i64) -> None:
+    """Call whoever is at that address until there is a link, or the time is over."""
+    node.is_joining = True
+    if not any([peer.is_linked and address(peer.facts) == at for peer in node.peers]):
+        node.invitations[at] = Invitation(shown, until)
+        call(node)
+
+
+def met(node: Node, at: bytes) -> None:
+    """The shell has found out who is at the address of an invitation: a peer we are linked with, or this node."""
+    node.invitations.pop(at, None)
+
+
+def call(node: Node) -> None:
+    """Dial those we were told to meet, less and less often."""
+    next_call: i64 = NEVER
+    for at, invitation in list(node.invitations.items()):
+        if node.now >= invitation.until:
+            del node.invitations[at]
+            node.requests.append(Request(UNREACHED, None, at))
+            continue
+        if node.now >= invitation.dial_at:
+            node.requests.append(Request(MEET, None, at))
+            invitation.dial_wait = min(DIAL_WAIT_MS_MAX, max(MEET_WAIT_MS, 2 * invitation.dial_wait))
+            invitation.dial_at = node.now + invitation.dial_wait
+        next_call = min(next_call, invitation.dial_at)
+    node.alarms.set(node.calls, next_call)
+
+
 def dial(node: Node, peer: Peer) -> None:
     """Ask the shell for a link. The node with the smaller id calls; the other only if it must wait long."""
     wait: i64 = DIAL_WAIT_MS if node.node_id < peer.node_id() else DIAL_WAIT_MS_MAX
@@ -142,7 +211,12 @@ def dial(node: Node, peer: Peer) -> None:
 
 
 def address(facts: PeerFacts) -> bytes:
-    return f"{facts.host}:{facts.bus_port}".encode()
+    return bus_address(facts.host, facts.bus_port)
+
+
+def bus_address(host: str, port: int) -> bytes:
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"{shown}:{port}".encode()
 
 
 def judge(node: Node, peer: Peer) -> None:
@@ -174,6 +248,7 @@ def write_ping(node: Node, peer: Peer) -> None:
     out = peer.out
     out.append(bus.PING)
     bus.write_i8(out, FLAG_LEAVING if node.is_leaving else 0)
+    bus.write_i64(out, node.wall)
     bus.write_i8(out, len(chosen))
     for each in chosen:
         out.write(each.node_id())
@@ -185,6 +260,10 @@ def write_ping(node: Node, peer: Peer) -> None:
 
 def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
     flags = reader.u8()
+    wall = reader.long()
+    if not 0 <= wall < NEVER:
+        raise BadFrame("a time that no clock shows")
+    peer.ahead = node.wall - wall
     peer.leaving_until = node.now + LEAVING_MS if flags & FLAG_LEAVING else 0
     for _ in range(reader.u8()):
         node_id = reader.node_id()
@@ -192,7 +271,17 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
         port = reader.u16()
         bus_port = reader.u16()
         is_suspect = reader.u8() & GOSSIP_SUSPECT
-        on_gossip(node, peer, PeerFacts(node_id, 0, host.decode("ascii", "replace"), port, bus_port), is_suspect != 0)
+        place = seen_from_here(peer, host.decode("ascii", "replace"))
+        on_gossip(node, peer, PeerFacts(node_id, 0, place, port, bus_port), is_suspect != 0)
+
+
+def seen_from_here(teller: Peer, host: str) -> str:
+    """A node that the teller knows by a loopback address is on the teller's machine."""
+    return teller.facts.host if is_loopback(host) else host
+
+
+def is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1" or host == "localhost"
 
 
 def on_gossip(node: Node, teller: Peer, facts: PeerFacts, is_suspect: bool) -> None:
@@ -218,7 +307,8 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     """The peer explains one of its bits."""
     index = reader.u8()
     node_id = reader.node_id()
-    if index > NODES_MAX:
+    incarnation = reader.long()
+    if index > NODES_MAX or incarnation < 0:
         raise BadFrame("a node with an index beyond the last")
     known = node.by_id.get(node_id)
     if known is None:
@@ -228,12 +318,21 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
         known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0))
         if known is None:
             raise BadFrame("more nodes than there are bits")
-    peer.table[index] = int(known.index)
+    if incarnation > known.facts.incarnation:
+        if known.index == ME or known is peer:
+            raise BadFrame("a life of a node that it knows nothing of itself")
+        if known.is_linked:
+            node.link_down(known)  # to a life that is over
+            node.requests.append(Request(DROP_LINK, None, b"", known))
+        begin_life(node, known, int(incarnation))
+        changed(node, known)
+    is_over = 0 < incarnation < known.facts.incarnation and not node.broken("old-life-counts")
+    peer.table[index] = OLD_LIFE if is_over else int(known.index)
 
 
 def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
     failed = node.by_id.get(reader.node_id())
-    if failed is not None and failed.index != ME and node.now - failed.heard > BEAT_MS * 2:
+    if failed is not None and failed.index != ME and node.now - failed.heard > 2 * beat_ms(node):
         if not failed.is_suspect:
             requeue.lost_sight(node, failed)
         failed.is_suspect = failed.is_failed = True
@@ -242,6 +341,7 @@ def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
 def forget(node: Node, peer: Peer) -> None:
     """CLUSTER FORGET: it is no longer counted, nor given copies. Which acks it missed is not forgotten."""
     peer.is_member = False
+    peer.has_missed = True
     peer.forgotten_until = node.now + FORGET_MS
     changed(node, peer)
     if peer.is_linked:

@@ -28,9 +28,10 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    chores,
+    doubt,
     errors,
     federate,
-    heal,
     links,
     membership,
     records,
@@ -38,7 +39,6 @@ from holdfast.core import (
     replicate,
     requeue,
     talk,
-    tombs,
     views,
 )
 from holdfast.core.alarms import Alarm, Alarms
@@ -82,7 +82,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
-from holdfast.core.peers import ME, NODES_MAX, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.reply import write_error, write_int, write_null_array, write_number
 from holdfast.core.session import (
@@ -173,27 +173,34 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.tombs: dict[bytes, Tomb] = {}
+        self.last_tomb: Tomb = Tomb(0, 0, 0)
+        self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
+        self.tombs_swept: i64 = start_ms // 1000  # up to which second
+        self.doubted: dict[Job, None] = {}  # loaded at a start, when our clock may have been wrong (doubt.py)
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies
         self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
         self.is_unhealed: bool = False  # the last walk found something to do
+        self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
-        self.taken: dict[tuple[int, int], int] = {}  # moves we took: until when we must remember
-        self.refused_moves: dict[tuple[int, int], int] = {}
         self.views: dict[int, View] = {}
         self.view_count: i64 = 0
         self.beat: Alarm = Alarm()
-        self.last_beat: i64 = 0
+        self.chores_at: i64 = 0
+        self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
+        self.awake: i64 = -NEVER  # since when, if it slept
         self.node_timeout: i64 = 15_000
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
+        self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
+        self.calls: Alarm = Alarm()
         self.is_recording: bool = False
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
@@ -222,10 +229,14 @@ class Node:
     def set_time(self, now_ms: i64, wall_ms: i64) -> None:
         """Say what time it is, before every event: a clock that never goes back, and the one on the wall.
 
-        The first starts near unix time, so that creation times mean something; it alone drives the machine.
+        The first starts near unix time, so that creation times mean something; it alone drives the machine. A
+        node that slept hears of it here, before the event: what was true when it fell asleep may not be any more.
         """
+        slept = now_ms - self.now > self.nap_ms
         self.now = now_ms
         self.wall = wall_ms
+        if slept:
+            requeue.woke_up(self)
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
@@ -305,12 +316,9 @@ class Node:
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
             elif alarm is self.beat:
-                membership.beat(self)
-                requeue.beat(self)
-                federate.beat(self)
-                replicate.fill(self)
-                heal.beat(self)
-                tombs.forget_old(self, )
+                chores.beat(self)
+            elif alarm is self.calls:
+                membership.call(self)
             else:
                 self.resume_clients()
 
@@ -717,6 +725,9 @@ class Node:
             replicate.wake(self, job)
 
     def expire(self, job: Job) -> None:
+        if job in self.doubted:
+            doubt.hold(self, job)
+            return
         self.expired += 1
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
             replicate.abort(
@@ -881,13 +892,6 @@ class Node:
         """Whether this node may not have met all the others yet."""
         return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
-    def knows_origin(self, jid: bytes) -> bool:
-        """Whether an id was made by a node we know of, or by this one."""
-        for peer in self.peers:
-            if jid[2:10] == peer.node_id()[:8]:
-                return True
-        return False
-
     def queue_or_none(self, name: bytes) -> Queue | None:
         """The queue of that name, made if there is room for it."""
         try:
@@ -912,7 +916,7 @@ class Node:
             if first is None:
                 break
             ready.write(first)
-            del session.slots[0]
+            session.slots.popleft()
         if not session.slots and session.blocked == FOR_COPIES:
             self.answer(session, ready.getvalue())
         elif len(ready) > 0:
@@ -934,10 +938,13 @@ class Node:
         return mask
 
     def forgotten(self) -> i64:
-        """Nodes that are no longer members. They are told nothing; their copies die with their jobs."""
+        """Nodes that were members. They are told nothing; their copies die with their jobs.
+
+        Not those we have only heard of: they may be members that we are still to meet.
+        """
         mask: i64 = 0
         for peer in self.peers:
-            if not peer.is_member and peer.index != ME:
+            if peer.is_forgotten():
                 mask |= peer.bit
         return mask
 
@@ -948,10 +955,6 @@ class Node:
             if peer.is_reachable(self.now):
                 n += 1
         return n
-
-    def woke_up(self) -> None:
-        if not self.broken("sleeper-hands-out"):
-            requeue.woke_up(self)
 
     def random_below(self, n: int) -> int:
         return (self.random.next() & 0x7FFFFFFF) % n
@@ -970,8 +973,6 @@ class Node:
     def set_mutants(self, mutants: frozenset[str]) -> None:
         """Rules to break on purpose, for tests of the tests."""
         self.mutants = mutants
-
-    # -- records -------------------------------------------------------------------------------------------
 
     # -- memory --------------------------------------------------------------------------------------------
 
@@ -1005,7 +1006,8 @@ class Node:
     def evict(self, cost: i64) -> None:
         """Make room for `cost` bytes below 95 %: forget at-most-once jobs that were handed out, oldest first.
 
-        Nobody will get them again. Bounded per command; the next one goes on.
+        Nobody will get them again. Then acks that a holder who is away has not heard of: it may deliver such a
+        job once more when it is back, which is counted. Bounded per command; the next one goes on.
         """
         if self.config.text("maxmemory-policy") != "acks":
             return
@@ -1019,6 +1021,11 @@ class Node:
             if self.spent and self.spent[0] is job:
                 self.spent.popleft()
                 self.spent_gone -= 1
+        for _ in range(EVICT_PER_COMMAND):
+            if not self.endings or self.used + cost < goal:
+                break
+            self.count("acks-evicted")
+            acks.forget(self, next(iter(self.endings)))
 
     def sweep_spent(self) -> None:
         """Let go of evictable jobs that have ended otherwise."""
@@ -1030,6 +1037,8 @@ class Node:
         self.full = self.config.number("maxmemory")
         self.heal_after = self.config.number("heal-after-ms")
         self.node_timeout = self.config.number("cluster-node-timeout")
+        if self.beat.wake < NEVER:
+            self.alarms.at_latest(self.beat, self.now + membership.beat_ms(self))
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         if not self.config.text("requirepass"):

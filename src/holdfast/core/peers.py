@@ -18,6 +18,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core.job import Job
+from holdfast.core.limits import NEVER
 
 NODES_MAX: Final = 62
 """Bits in a machine word, less the sign. A full mesh of more nodes would be too many links anyway."""
@@ -25,13 +26,17 @@ NODES_MAX: Final = 62
 ME: Final = 0
 MY_BIT: Final = 1
 
+# What a peer's bit stands for when it stands for none of our peers.
+UNEXPLAINED: Final = -1
+OLD_LIFE: Final = -2  # a life of a node that is over: whatever it held is gone
+
 
 class PeerFacts:
     """What a handshake tells about the other side."""
 
     def __init__(
         self, node_id: bytes, incarnation: int, host: str, port: int, bus_port: int,
-        host_id: bytes = b"", zone: bytes = b"",
+        host_id: bytes = b"", zone: bytes = b"", dialed: bytes = b"",
     ) -> None:
         self.node_id: bytes = node_id
         self.incarnation: int = incarnation
@@ -40,6 +45,7 @@ class PeerFacts:
         self.bus_port: int = bus_port
         self.host_id: bytes = host_id
         self.zone: bytes = zone
+        self.dialed: bytes = dialed  # the address by which it was found, where we have called
 
 
 class Peer:
@@ -56,6 +62,9 @@ class Peer:
         self.heard: i64 = 0
         self.away_since: i64 = 0
         self.forgotten_until: i64 = 0
+        self.has_missed: bool = False  # was forgotten, so endings were collected without it
+        self.ahead: i64 = NEVER  # of its wall clock ours was this much at its last word; NEVER: it said none yet
+        self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while
         self.dial_at: i64 = 0
         self.dial_wait: i64 = 0
         self.reports: dict[int, int] = {}  # who else says it is not to be heard: index -> until when that counts
@@ -69,11 +78,17 @@ class Peer:
         self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
-        self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
+        self.taken: dict[int, int] = {}  # its moves that we took, until it has heard so: until when we must remember
+        self.taking: deque[tuple[int, int]] = deque()  # of these, by the frame that said so
+        self.refused: dict[int, int] = {}  # its moves that we never will
+        self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 
     def node_id(self) -> bytes:
         return self.facts.node_id
+
+    def is_forgotten(self) -> bool:
+        return self.forgotten_until != 0 and not self.is_member
 
     def is_leaving(self, now: i64) -> bool:
         return now < self.leaving_until
@@ -84,6 +99,16 @@ class Peer:
             self.is_member and self.is_linked and not self.is_suspect and not self.is_failed
             and now >= self.leaving_until
         )
+
+
+class Invitation:
+    """An address at which we were told to meet somebody."""
+
+    def __init__(self, shown: str, until: i64) -> None:
+        self.shown: str = shown  # its clients' port, as the operator gave it
+        self.until: i64 = until
+        self.dial_at: i64 = 0
+        self.dial_wait: i64 = 0
 
 
 class Tomb:

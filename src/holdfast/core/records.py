@@ -32,6 +32,12 @@ BACK: Final = 9
 TOOK: Final = 10
 REFUSED: Final = 11
 COUNTS: Final = 12
+TAKEN: Final = 13
+
+# What a NODE record says of a node.
+HEARD_OF: Final = 0
+MEMBER: Final = 1
+FORGOTTEN: Final = 2
 
 
 def begin(node: Node, kind: i64) -> BytesWriter:
@@ -60,7 +66,7 @@ def member(node: Node, peer: Peer) -> None:
     bus.write_i8(out, peer.index)
     out.write(peer.node_id())
     bus.write_i64(out, facts.incarnation)
-    bus.write_i8(out, 1 if peer.is_member else 0)
+    bus.write_i8(out, MEMBER if peer.is_member else FORGOTTEN if peer.is_forgotten() else HEARD_OF)
     bus.write_name(out, facts.host.encode())
     bus.write_u16(out, facts.port)
     bus.write_u16(out, facts.bus_port)
@@ -156,6 +162,15 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
     node.records.append(out.getvalue())
     if job.retry == 0:
         node.must_sync = True
+
+
+def taken(node: Node, job: Job) -> None:
+    """What we gave has arrived."""
+    if not node.is_recording:
+        return
+    out = begin(node, TAKEN)
+    write_job_id(out, job)
+    node.records.append(out.getvalue())
 
 
 def back(node: Node, job: Job) -> None:

@@ -5,22 +5,25 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks
+from holdfast.core import acks, doubt, membership, requeue, tombs
 from holdfast.core.copies import Copy, register
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
-from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.records import (
     BACK,
     COUNTS,
     ENDING,
+    FORGOTTEN,
     GAVE,
     GONE,
     HANDOUT,
     HOLDERS,
     JOB,
+    MEMBER,
     NODE,
     REFUSED,
+    TAKEN,
     TOMB,
     TOOK,
 )
@@ -62,10 +65,10 @@ class Loading:
             jid = reader.text(bus.ID)
             why = reader.u8()
             holders = self.mask(reader.long())
-            self.node.tombs[jid] = Tomb(why, holders, self.node.now + reader.long() - passed)
+            tombs.place(self.node, jid, why, holders, self.node.now + reader.long() - passed)
         elif kind == REFUSED:
-            peer_index = self.table[reader.u8()]
-            self.node.refused_moves[(peer_index, int(reader.long()))] = int(self.node.now) + 86_400_000
+            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
         else:
             self.load_change(kind, reader, passed)
 
@@ -73,7 +76,7 @@ class Loading:
         index = reader.u8()
         node_id = reader.text(NODE_ID_LENGTH)
         incarnation = reader.long()
-        is_member = reader.u8() == 1
+        standing = reader.u8()
         facts = PeerFacts(
             node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
             int(reader.u16()), reader.name(),
@@ -82,8 +85,11 @@ class Loading:
         if peer is None:
             peer = self.node.add_peer(facts)
         if peer is not None:
+            membership.begin_life(self.node, peer, facts.incarnation)
             peer.facts = facts
-            peer.is_member = is_member
+            peer.is_member = standing == MEMBER
+            peer.forgotten_until = self.node.now if standing == FORGOTTEN else 0
+            peer.has_missed = standing == FORGOTTEN
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
@@ -93,7 +99,10 @@ class Loading:
         copy.body = reader.name()
         responsible = reader.u8()
         copy.age += passed
-        copy.life -= passed
+        life = copy.life - passed
+        if life <= 0 and not doubt.is_possible(self.node):
+            return
+        copy.life = max(1, life)
         copy.delay_left = max(0, copy.delay_left - passed)
         known = self.node.find(copy.jid)
         if known is not None:
@@ -102,6 +111,7 @@ class Loading:
         job = register(self.node, copy)
         if job is None:
             return
+        job.expire = self.node.now + life
         job.state = ACTIVE
         job.responsible = max(0, self.table[responsible])
         job.qtime = self.node.now + copy.delay_left
@@ -121,9 +131,9 @@ class Loading:
                 acks.mark(node, job, why)
             return
         if kind == TOOK:
-            peer_index = self.table[reader.u8()]
+            peer = node.peers[max(0, self.table[reader.u8()])]
             number = int(reader.long())
-            node.taken[(peer_index, number)] = int(node.now + reader.long() - passed)
+            peer.taken[number] = int(node.now + reader.long() - passed)
             if reader.u8() == 1:
                 self.load_job(reader, passed)
                 job = node.find(jid)
@@ -154,6 +164,9 @@ class Loading:
             job.responsible = int(peer.index)
             job.holders |= peer.bit
             job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
+        elif kind == TAKEN:
+            self.moves.pop(job, None)
+            job.flags &= ~MOVING
         elif kind == BACK:
             self.moves.pop(job, None)
             job.flags &= ~MOVING
@@ -165,6 +178,9 @@ class Loading:
         node = self.node
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)
+        doubt.begin(node)
+        if not node.broken("forgotten-joins-at-once"):
+            node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         for job in node.all_jobs():
@@ -188,7 +204,7 @@ class Loading:
                 else:
                     node.enqueue(job)
             else:
-                node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+                node.wake_at(job, max(node.now, job.qtime) + i64(job.retry) * 1000 + node.jitter())
 
 
 def load(node: Node, kept: list[bytes]) -> None:

@@ -27,7 +27,7 @@ from mypy_extensions import i64
 
 from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
 from holdfast.core.session import FOR_COPIES, Session, Slot
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from holdfast.core.node import Node
 
 ONE_MORE_MS: Final = 50
+
+FULL_MS: Final = 10_000
+"""How long a node that refused a copy is not asked by the healer."""
 
 
 class Batch:
@@ -69,6 +72,7 @@ def start(
 ) -> None:
     """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
+    slot.jobs = jobs
     session.slots.append(slot)
     deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
     batch = Batch(jobs) if is_batch else None
@@ -171,10 +175,7 @@ def on_holders(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     version = reader.u8()
     holders = links.read_mask(node, peer, reader)
-    tomb = node.tombs.get(jid)
-    if tomb is not None:
-        tomb.holders |= holders | peer.bit
-        acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+    if acks.answer_from_tomb(node, peer, jid, holders | peer.bit):
         return
     job = node.find(jid)
     if job is None or job.flags & ACK_ONLY:
@@ -191,10 +192,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     version = reader.u8()
     copy = read_copy(node, peer, reader)
     peer.owes_ack = True
-    tomb = node.tombs.get(copy.jid)
-    if tomb is not None:
-        tomb.holders |= copy.holders | peer.bit
-        acks.write_setack(node, peer, copy.jid, tomb.why, False, tomb.holders)
+    if acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit):
         return
     job = node.find(copy.jid)
     if job is not None:
@@ -256,10 +254,19 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
     if job is None:
         return
     task = job.task
-    if isinstance(task, Adding) and not task.confirmed & peer.bit:
-        task.refused |= peer.bit
+    if isinstance(task, Adding):
+        if not task.confirmed & peer.bit:
+            task.refused |= peer.bit
+            job.holders &= ~peer.bit
+            ask(node, job, 1)
+    elif job.state != ACKED and not links.is_copy_flying(peer, job) and job not in peer.moves.values():
+        # A healer's copy, or one that was asked for again: the next walk over all jobs (heal.py) finds another node.
+        peer.full_until = node.now + FULL_MS
         job.holders &= ~peer.bit
-        ask(node, job, 1)
+        records.holders(node, job)
+        if job.responsible == peer.index and not job.flags & QUEUED_BEFORE:
+            job.responsible = ME  # it was to see to the end of its delay
+            begin_life(node, job)
 
 
 def accept(node: Node, job: Job, task: Adding) -> None:
@@ -307,11 +314,15 @@ def hand_over(node: Node, job: Job, confirmed: i64) -> None:
     """External: one of the nodes that have it queues it, and we forget it."""
     for peer in node.peers:
         if peer.bit & confirmed and peer.is_linked:
-            peer.out.append(bus.ENQUEUE)
-            write_job_id(peer.out, job)
+            write_enqueue(peer, job)
             break
     node.count("external")
     node.forget(job)
+
+
+def write_enqueue(peer: Peer, job: Job) -> None:
+    peer.out.append(bus.ENQUEUE)
+    write_job_id(peer.out, job)
 
 
 def fill(node: Node) -> None:
@@ -377,15 +388,16 @@ def abort(node: Node, job: Job, reply: bytes) -> None:
 
 def abort_all(node: Node, session: Session) -> None:
     """The producer is gone: what it was not answered is not accepted."""
+    slots = list(session.slots)
     session.slots.clear()
-    for job in node.all_jobs():
-        task = job.task
-        if isinstance(task, Adding) and task.session is session and job.state == WAIT_REPL:
-            abort(node, job, b"")
+    for slot in slots:
+        for job in slot.jobs:
+            if job.state == WAIT_REPL:
+                abort(node, job, b"")
 
 
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
-    """External replication: a node that keeps no copy asks us, who have one, to queue it for the first time."""
+    """A node that keeps no copy, or is leaving, asks us, who have one, to queue it for the first time."""
     job = node.find(reader.job_id())
     if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
         job.responsible = 0

@@ -43,6 +43,12 @@ RANK_MS: Final = 500
 SLACK_MS: Final = 1000
 """A lease told by its node is believed a little longer than it said: the message took time."""
 
+QUARANTINE_MS: Final = 90_000
+QUARANTINE_STEP_MS: Final = 1000
+"""A node that comes back with its jobs may have missed how they ended, and may have been forgotten, in which case
+nobody talks to it for a minute (membership.FORGET_MS). So long it queues nothing that others hold without having
+asked one of them; then they are taken for lost."""
+
 QUEUED_MS_MAX: Final = 600_000
 """A job that stays queued elsewhere is asked after more and more rarely, but at least this often."""
 
@@ -74,6 +80,9 @@ def due(node: Node, job: Job) -> None:
         return
     if not may_act(node, job, retry_ms):
         return
+    if is_alone_with(node, job):
+        node.wake_at(job, node.now + QUARANTINE_STEP_MS)
+        return
     if job.flags & ASKING:
         stop_asking(node, job)
         again(node, job)
@@ -85,16 +94,25 @@ def due(node: Node, job: Job) -> None:
     ask_holders(node, job, others)
 
 
+def is_alone_with(node: Node, job: Job) -> bool:
+    """Whether we have come back with the job, others held it, and none of them could be asked yet."""
+    return node.now < node.alone_until and job.holders != MY_BIT and not job.holders & node.linked()
+
+
 def ask_holders(node: Node, job: Job, others: i64) -> None:
     """Say that we are about to queue it, and give them time to object."""
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
-            peer.out.append(bus.WILLQUEUE)
-            write_job_id(peer.out, job)
+            write_willqueue(peer, job)
             node.asking[job] |= int(peer.bit)
     # Whoever can be heard answers, or its link ends within node-timeout.
-    wait: i64 = node.node_timeout if node.asking[job] else 0
+    wait: i64 = node.node_timeout if node.asking[job] or is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
+
+
+def write_willqueue(peer: Peer, job: Job) -> None:
+    peer.out.append(bus.WILLQUEUE)
+    write_job_id(peer.out, job)
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -196,11 +214,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     job = node.find(jid)
     if job is None:
-        tomb = node.tombs.get(jid)
-        if tomb is not None:
-            tomb.holders |= peer.bit
-            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
-        else:
+        if not acks.answer_from_tomb(node, peer, jid, peer.bit):
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
         return
     if job.state != ACKED or not node.broken("h9-deaf-while-acked"):
@@ -280,13 +294,9 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     nacks = reader.u32()
     deliveries = reader.u32()
-    peer.owes_ack = True
     job = node.find(jid)
     if job is None:
-        tomb = node.tombs.get(jid)
-        if tomb is not None:
-            tomb.holders |= peer.bit
-            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+        acks.answer_from_tomb(node, peer, jid, peer.bit)
         return
     tombs.learn_holders(node, job, peer.bit)
     if job.state == ACKED:
@@ -346,7 +356,10 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
-    """Tell a peer that is back what was queued again while it was away."""
+    """Tell a peer that is back what was queued again while it was away, and ask it what we ask the others."""
+    for job, waiting in node.asking.items():
+        if waiting & int(peer.bit):
+            write_willqueue(peer, job)
     if node.broken("no-reannounce"):
         return
     for job in list(node.requeued):
@@ -365,9 +378,13 @@ def beat(node: Node) -> None:
 
 
 def link_down(node: Node, peer: Peer) -> None:
-    """It will not answer any more, and may not have heard what we told it last."""
-    for job in list(node.asking):
-        nothing_against(node, peer, job)
+    """It will not answer any more, and may not have heard what we told it last.
+
+    But if it has given us up because we slept, it will soon be back, and is asked again.
+    """
+    if not is_just_awake(node):
+        for job in list(node.asking):
+            nothing_against(node, peer, job)
     if not node.broken("no-reannounce") and not node.broken("queued-lost"):
         for _, job in peer.telling:
             node.requeued[job] = None
@@ -375,18 +392,33 @@ def link_down(node: Node, peer: Peer) -> None:
 
 
 def lost_sight(node: Node, peer: Peer) -> None:
-    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time."""
+    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time.
+
+    And a delay holds whoever was to end it.
+    """
     for job in node.all_jobs():
         if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & ASKING:
-            latest = max(node.now, peer.heard + i64(job.retry) * 1000) + node.jitter()
+            end_of_delay = job.ctime // 1_000_000 + i64(job.delay) * 1000
+            latest = max(node.now, peer.heard + i64(job.retry) * 1000, end_of_delay) + node.jitter()
             if job.qtime > latest:
                 job.asks = 0
                 node.wake_at(job, latest)
 
 
+def is_just_awake(node: Node) -> bool:
+    return node.now - node.awake < node.node_timeout
+
+
 def woke_up(node: Node) -> None:
-    """This node slept: others may have queued what it has queued. Ask before handing anything out."""
+    """This node slept: others may have queued what it has queued. Ask before handing anything out.
+
+    They may have given up their links with it, which it learns only now. So for a while the end of a link is no
+    answer: whoever was asked is asked again over the next one.
+    """
+    if node.broken("sleeper-hands-out"):
+        return
     node.count("woke-up")
+    node.awake = node.now
     for job in node.all_jobs():
         if job.state == QUEUED and job.holders & ~MY_BIT:
             job.queue.remove(job)

@@ -7,11 +7,13 @@ replies in the order of the commands. Its alarm is its patience.
 """
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
+from holdfast.core.job import Job
 from holdfast.core.queue import Queue
 
 # What a blocked session waits for.
@@ -34,6 +36,7 @@ class Slot:
 
     def __init__(self, reply: bytes | None = None) -> None:
         self.reply: bytes | None = reply
+        self.jobs: list[Job] = []  # what the command wants to add
 
 
 class Session(Alarm):
@@ -52,7 +55,7 @@ class Session(Alarm):
         self.replies: i64 = REPLY_ON
         self.blocked: i64 = NOTHING
         self.waits_on: list[Queue] = []
-        self.slots: list[Slot] = []
+        self.slots: deque[Slot] = deque()
         self.with_counters: bool = False
         self.name: bytes = b""
         self.lib_name: bytes = b""

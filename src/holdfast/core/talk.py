@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 
 from holdfast.core import acks, federate, links, membership, replicate, requeue, views
-from holdfast.core.peers import NODES_MAX, Peer, PeerFacts
+from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -55,7 +55,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.sent = peer.acked = peer.received = 0
     peer.owes_ack = False
     peer.told = 0
-    peer.table = [-1] * (NODES_MAX + 1)
+    peer.table = [UNEXPLAINED] * (NODES_MAX + 1)
     node.count("link-up")
     if node.broken("resend-after-reconnect"):
         links.explain(node, peer, (1 << len(node.peers)) - 1)
@@ -79,6 +79,7 @@ def link_down(node: Node, peer: Peer) -> None:
     for _, job in peer.flying:
         job.flying -= 1
     peer.flying.clear()
+    peer.taking.clear()
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)

@@ -53,10 +53,6 @@ DIALS_MAX = 64
 SETTLE_S = 2.0
 """A link younger than this is not replaced by another with the same process: its other end may just not know yet."""
 
-JOIN_WAIT_S = 0.25
-JOIN_WAIT_S_MAX = 5.0
-"""Between two attempts to reach a node we were told to join: doubled each time, up to the second."""
-
 COMPLAINTS = 10
 NEWS = 200
 LINES_S = 10.0

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
+import secrets
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -43,8 +44,6 @@ from holdfast.shell.bounds import (
     HANDSHAKE_S,
     HANDSHAKES_MAX,
     HANDSHAKES_PER_ADDRESS,
-    JOIN_WAIT_S,
-    JOIN_WAIT_S_MAX,
     LINES_S,
     NEWS,
     SETTLE_S,
@@ -116,16 +115,18 @@ class Linked:
 class Bus:
     def __init__(
         self, me: Hello, secret: bytes, adopt: Callable[[socket.socket, PeerFacts], Peer | None],
-        drop: Callable[[Peer, str], None],
+        drop: Callable[[Peer, str], None], met: Callable[[bytes], None],
     ) -> None:
         self.me = me
         self.secret = secret
         self.adopt = adopt
         self.drop = drop
+        self.met = met
         self.links: dict[bytes, Linked] = {}
         self.number = 0  # of the last link granted
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
         self.dialing: set[str] = set()
+        self.unmet: set[str] = set()  # where an operator wants us to meet somebody, and nobody was there yet
         self.handshakes: Counter[str] = Counter()  # that strangers have begun, by address
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
@@ -205,23 +206,30 @@ class Bus:
         elif len(self.dialing) < DIALS_MAX:
             self.start(self.reach(place))
 
-    def join(self, place: Place) -> None:
-        """Dial until there is a link with whoever is at that place."""
-        self.start(self.keep_dialing(place))
+    def meet(self, address: bytes) -> None:
+        """The same because an operator wants it: the log says if nobody is there, and the node if somebody is."""
+        place = read_place(address.decode("ascii", "replace"))
+        if place is not None:
+            self.start(self.reach_and_tell(place, address))
 
-    async def keep_dialing(self, place: Place) -> None:
-        wait = JOIN_WAIT_S
-        while True:
-            met = await self.reach(place)
-            if met == self.me.node_id:
-                log.info("the node to join at %s is this one", place)
-                return
-            if met in self.links:
-                return
-            if wait == JOIN_WAIT_S:
-                log.info("cannot join %s yet; trying on", place)
-            await asyncio.sleep(wait * random.uniform(0.5, 1))
-            wait = min(JOIN_WAIT_S_MAX, 2 * wait)
+    async def reach_and_tell(self, place: Place, address: bytes) -> None:
+        self.unmet.add(str(place))
+        found = await self.reach(place)
+        if found == self.me.node_id:
+            log.info("the node to meet at %s is this one", place)
+        elif found not in self.links:
+            return
+        self.give_up(address)
+        self.met(address)
+
+    def give_up(self, address: bytes) -> None:
+        """Nobody waits any more for somebody to be met there."""
+        self.unmet.discard(address.decode("ascii", "replace"))
+
+    def rename(self, node_id: bytes) -> None:
+        """This node is another one from now on. All links were given up before."""
+        self.me = replace(self.me, node_id=node_id, run=secrets.randbits(64))
+        log.info("this node is %s now", node_id.decode())
 
     async def reach(self, place: Place) -> bytes:
         """Connect and shake hands. Who is there, if that could be found out."""
@@ -233,6 +241,8 @@ class Bus:
             sock = await self.connect(place)
             return await self.greet(sock, name, is_dialer=True)
         except (OSError, TimeoutError) as error:
+            if name in self.unmet:
+                self.news.say(name, f"cannot meet the node there yet: {error or 'no answer'}")
             log.debug("cannot reach the node at %s: %s", name, error)
         except Unwelcome as why:
             self.complaints.say(name, str(why))
@@ -299,7 +309,8 @@ class Bus:
         return b""
 
     async def converse(self, with_them: Conversation, where: str, is_dialer: bool) -> bytes:
-        mine = self.me.anew().pack()
+        me = self.me
+        mine = me.anew().pack()
         if is_dialer:
             await with_them.say(mine)
             version, theirs = await with_them.hear_hello()
@@ -330,8 +341,8 @@ class Bus:
                 self.calling[them.node_id] -= 1
                 if self.calling[them.node_id] == 0:
                     del self.calling[them.node_id]
-        if number > 0:
-            self.link(with_them, them, number)
+        if number > 0 and me is self.me:
+            self.link(with_them, them, number, where.encode() if is_dialer else b"")
         return them.node_id
 
     async def prove(
@@ -365,7 +376,7 @@ class Bus:
         self.number += 1
         return self.number
 
-    def link(self, with_them: Conversation, them: Hello, number: int) -> None:
+    def link(self, with_them: Conversation, them: Hello, number: int, dialed: bytes) -> None:
         """Nothing is awaited from the verdict to here, so no other handshake can come between."""
         mark = self.links.get(them.node_id)
         if mark is not None:
@@ -375,7 +386,7 @@ class Bus:
                 self.drop(mark.peer, "a new connection has taken its place")
         host = them.host or with_them.host()
         facts = PeerFacts(
-            them.node_id, them.incarnation, host, them.port, them.bus_port, them.host_id, them.zone,
+            them.node_id, them.incarnation, host, them.port, them.bus_port, them.host_id, them.zone, dialed,
         )
         if them.path and them.host_id == self.me.host_id:
             self.paths[(host, them.bus_port)] = them.path

@@ -20,12 +20,13 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects
+from holdfast.core import effects, membership
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -86,7 +87,7 @@ class Server:
         self.bus_port = 0
         self.is_port_given = self.port != 0
         self.saved_nodes = ""
-        self.joins = [self.read_join(text) for text in self.config.text("join").split()]
+        self.joins = {text: self.read_join(text) for text in self.config.text("join").split()}
         self.make_room_for_clients()
         self.apply_settings()
 
@@ -266,12 +267,12 @@ class Server:
         self.node.peers[0].facts = PeerFacts(
             me.node_id, me.incarnation, me.host, me.port, me.bus_port, me.host_id, me.zone
         )
-        bus = Bus(me, secret, self.adopt, self.sockets.links.drop)
+        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node))
         self.sockets.links.on_lost = bus.lost
         for listener in listeners:
             bus.listen(listener)
-        for place in self.joins:
-            bus.join(place)
+        for text, place in self.joins.items():
+            membership.invite(self.node, str(place).encode(), text.partition("@")[0], NEVER)
         self.remember_nodes()
         log.info("bus on %s:%d%s", addresses[0], self.bus_port, "" if secret else ", for nodes of this machine only")
         return bus
@@ -359,6 +360,13 @@ class Server:
             self.sockets.close_session(session, True)
         elif request.kind == effects.DIAL and self.bus is not None:
             self.bus.dial(request.argument)
+        elif request.kind == effects.MEET and self.bus is not None:
+            self.bus.meet(request.argument)
+        elif request.kind == effects.UNREACHED and self.bus is not None:
+            self.bus.give_up(request.argument)
+            log.warning("nobody was met at %s: given up", request.argument.decode("ascii", "replace"))
+        elif request.kind == effects.NEW_ID and self.bus is not None:
+            self.take_new_id(request.argument)
         elif request.kind == effects.DROP_LINK and request.peer is not None:
             self.sockets.links.drop(request.peer, "the node has given it up")
         elif request.kind == effects.SAVE_NODES:
@@ -387,6 +395,14 @@ class Server:
         elif request.kind == effects.CRASH:
             log.critical("crashing, as DEBUG %s asks", request.argument.decode())
             os.kill(os.getpid(), signal.SIGABRT if request.argument == b"ASSERT" else signal.SIGSEGV)
+
+    def take_new_id(self, node_id: bytes) -> None:
+        assert self.bus is not None
+        self.bus.rename(node_id)
+        try:
+            self.settings.save_node_id(node_id)
+        except SettingsError as error:
+            log.error("the new id of this node is not saved: %s", error)
 
     def apply_settings(self) -> None:
         number = self.config.number

@@ -12,6 +12,7 @@ can show it.
 """
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.shell import clock
 
 log = logging.getLogger("holdfast")
 
@@ -177,16 +179,25 @@ class Settings:
             raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
         return text.encode()
 
+    def save_node_id(self, node_id: bytes) -> None:
+        """This node has another id from now on."""
+        if self.dir is not None:
+            write_whole(self.dir / NODE_ID, node_id.decode() + "\n")
+
     def incarnation(self) -> int:
         """Which life of the node's data this is.
 
-        Until there is a journal a start begins with nothing, so each start is a new life. The file says which
-        one it is now; with a journal it will be drawn with the folder and kept.
+        Until there is a journal a start begins with nothing, so each start is a new life, with a higher number
+        than the last: the time, or one more than the file says where the clock was set back. With a journal it
+        will be drawn with the folder and kept.
         """
-        drawn = secrets.randbelow((1 << 63) - 1) + 1
+        life = clock.wall_ms()
         if self.dir is not None:
-            write_whole(self.dir / INCARNATION, f"{drawn}\n")
-        return drawn
+            path = self.dir / INCARNATION
+            with contextlib.suppress(OSError, ValueError):
+                life = max(life, int(path.read_text("ascii")) + 1)
+            write_whole(path, f"{life}\n")
+        return life
 
     def save_nodes(self, text: str) -> None:
         if self.dir is not None:

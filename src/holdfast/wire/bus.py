@@ -5,8 +5,8 @@
 
 `seq` counts the frames of one link epoch from 1; `ack` says up to which frame of the other side we have done
 everything it asked for. Job ids are their 48 characters. A set of nodes is a bit mask in the sender's own
-numbering; a NODE message says which node a bit stands for before the first mask that uses it, anew in each
-epoch. Times are milliseconds that remain, stamped when the frame is made.
+numbering; a NODE message says which life of which node a bit stands for before the first mask that uses it, anew
+in each epoch and for each life. Times are milliseconds that remain, stamped when the frame is made.
 
 This file only reads and writes; what the messages mean is in core/, in the file named after each group.
 """
@@ -40,8 +40,8 @@ NODE_ID: Final = 40
 HEADER: Final = 16
 
 # Membership (core/membership.py).
-NODE: Final = 1  # index u8, node id 40
-PING: Final = 2  # flags u8, count u8, gossip entries
+NODE: Final = 1  # index u8, node id 40, incarnation i64
+PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
 REPL: Final = 10  # version u8, job

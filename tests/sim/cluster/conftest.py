@@ -1,9 +1,6 @@
-"""The scenarios and the swarm against the real cluster are told by `make cluster-sim` until they all hold.
-
-The simulator and its checkers themselves are tested with everything else.
-"""
+"""As plain Python a few whole clusters are simulated (CLUSTERS); hunting mutants takes the compiled form."""
 from __future__ import annotations
 
-import os
+from holdfast import form
 
-collect_ignore = [] if os.environ.get("CLUSTER_SIM") else ["test_scenarios.py", "test_swarm.py"]
+collect_ignore = ["test_mutants.py"] if form.PURE else []

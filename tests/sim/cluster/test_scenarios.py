@@ -6,8 +6,6 @@ import pytest
 from holdfast.testing.sim.mutants import switches
 from holdfast.testing.sim.scenarios import SCENARIOS, play
 
-pytest.importorskip("holdfast.core.peers")
-
 CAUGHT = [(mutant, name) for name, scenario in SCENARIOS.items() for mutant in scenario.catches]
 
 

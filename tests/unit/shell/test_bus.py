@@ -37,7 +37,8 @@ class Post:
         me = Hello(
             node_id, 7, run, 1234, self.port, path=path, host_id=b"host", zone=b"zone", has_secret=bool(secret)
         )
-        self.bus = Bus(me, secret, self.adopt, self.drop)  # type: ignore[arg-type]
+        self.met: list[bytes] = []
+        self.bus = Bus(me, secret, self.adopt, self.drop, self.met.append)  # type: ignore[arg-type]
         self.bus.listen(self.listener)
         self.links: dict[bytes, socket.socket] = {}
         self.facts: dict[bytes, PeerFacts] = {}
@@ -251,24 +252,39 @@ async def test_a_node_of_this_host_is_dialed_by_its_unix_socket_once_it_is_known
         path.unlink(missing_ok=True)
 
 
-async def test_join_tries_until_somebody_is_there(post: Poster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_module, "JOIN_WAIT_S", 0.01)
+async def test_a_node_is_told_whether_somebody_was_met(post: Poster, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is there at first: the log says so, and the node is told nothing. The second call is answered."""
     a = post(SMALL)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    a.bus.join(Place("127.0.0.1", port))
-    await asyncio.sleep(0.03)
+    address = b"127.0.0.1:%d" % port
+    a.bus.meet(address)
+    await until(lambda: "cannot meet the node there yet" in caplog.text)
+    await until(lambda: not a.bus.tasks)
+    assert a.met == []
     b = post(LARGE)
     b.bus.listen(socket.create_server(("127.0.0.1", port)))
-    await until(lambda: LARGE in a.links)
+    a.bus.meet(address)
     await until(lambda: not a.bus.tasks)
+    assert a.met == [address] and LARGE in a.links and a.facts[LARGE].dialed == address
+    a.bus.meet(address)
+    await until(lambda: not a.bus.tasks)
+    assert a.met == [address] * 2 and a.adopted == 1, "we are linked with who is there: that is met, too"
 
 
-async def test_who_joins_itself_has_joined(post: Poster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_meets_itself_has_met(post: Poster, caplog: pytest.LogCaptureFixture) -> None:
     a = post(SMALL)
-    a.bus.join(a.place())
+    a.bus.meet(str(a.place()).encode())
     await until(lambda: not a.bus.tasks)
-    assert a.links == {} and "WARNING" not in caplog.text
+    assert a.links == {} and len(a.met) == 1 and "WARNING" not in caplog.text
+
+
+async def test_a_node_with_a_new_id_is_another_one(post: Poster) -> None:
+    a, b = post(SMALL), post(LARGE)
+    a.bus.rename(b"5" * 40)
+    await b.bus.reach(a.place())
+    await until(lambda: len(a.links) == len(b.links) == 1)
+    assert set(b.links) == {b"5" * 40}
 
 
 async def test_one_call_per_place_at_a_time(post: Poster) -> None:

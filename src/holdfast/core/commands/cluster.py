@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import errors, heal, membership, views
-from holdfast.core.effects import DIAL, DROP_LINK, SAVE_NODES, Request
+from holdfast.core.effects import NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.core.job import Origin
 from holdfast.core.peers import ME, Peer
 from holdfast.core.reply import write_array, write_bulk, write_int, write_simple
 from holdfast.core.session import FOR_JOB, Session
@@ -62,11 +63,12 @@ def priority(node: Node, peer: Peer) -> i64:
 def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     """Look at the cluster and change it.
 
-    MEET joins this node's cluster and the one of the node at that address. NODES lists the nodes, INFO sums
-    up, MYID is this node's id. LEAVING yes makes the node give its jobs away and refuse new ones; LEAVING
-    status says when it is safe to stop. FORGET drops a node that will not come back. RESET forgets all
-    nodes and deletes all jobs and queues. QSTAT sums the figures of a queue, or of all with *, over the
-    nodes that answer, and names those that do not.
+    MEET joins this node's cluster and the one of the node at that address; it is tried for a minute, and shown
+    as a handshake meanwhile. NODES lists the nodes, INFO sums up, MYID is this node's id. LEAVING yes makes the
+    node give its jobs away and refuse new ones; LEAVING status says when it is safe to stop. FORGET drops a
+    node that will not come back; for a minute it is not let in again except by MEET. RESET forgets all nodes
+    and deletes all jobs and queues; HARD gives this node another id, too. QSTAT sums the figures of a queue,
+    or of all with *, over the nodes that answer, and names those that do not.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -74,7 +76,8 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     if word == b"MYID" and n == 2:
         write_bulk(out, node.node_id)
     elif word == b"NODES" and n == 2:
-        write_bulk(out, "".join([describe(node, peer) for peer in members(node)]).encode())
+        lines = [describe(node, peer) for peer in members(node)] + handshakes(node)
+        write_bulk(out, "".join(lines).encode())
     elif word == b"INFO" and n == 2:
         write_bulk(out, summary(node).encode())
     elif word == b"SAVECONFIG" and n == 2:
@@ -88,6 +91,8 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
         out.write(b"+OK\r\n")
     elif word == b"RESET" and (n == 2 or (n == 3 and argv[2].upper() in (b"SOFT", b"HARD"))):
         reset(node)
+        if n == 3 and argv[2].upper() == b"HARD":
+            take_new_id(node)
         out.write(b"+OK\r\n")
     elif word == b"QSTAT" and n == 3:
         views.ask(node, session, argv[2])
@@ -116,6 +121,12 @@ def describe(node: Node, peer: Peer) -> str:
     )
 
 
+def handshakes(node: Node) -> list[str]:
+    """Lines for those we try to meet. Nobody knows their ids yet, so they are numbered."""
+    shown = [invitation.shown for invitation in node.invitations.values()]
+    return [f"{i + 1:040x} {shown[i]} handshake 0 0 disconnected\n" for i in range(len(shown))]
+
+
 def summary(node: Node) -> str:
     facts = {
         "cluster_state": "ok",
@@ -139,9 +150,8 @@ def meet(node: Node, argv: list[bytes]) -> None:
     host = argv[2]
     if not host or len(host) > 255 or any([c <= 32 or c >= 127 for c in host]) or bus_port > 65535:
         raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(host), argv[3]))
-    shown = b"[%b]" % host if b":" in host and not host.startswith(b"[") else host
-    node.is_joining = True
-    node.requests.append(Request(DIAL, None, b"%b:%d" % (shown, bus_port)))
+    name = host.decode("ascii")
+    membership.invite(node, membership.bus_address(name, bus_port), f"{name}:{port}", node.now + membership.MEET_MS)
 
 
 def read_port(text: bytes) -> int:
@@ -164,12 +174,21 @@ def forget(node: Node, node_id: bytes) -> None:
 def reset(node: Node) -> None:
     node.flush_all()
     node.tombs.clear()
+    node.invitations.clear()
     for peer in members(node):
         if peer.index != ME:
             membership.forget(node, peer)
-            peer.forgotten_until = 0
-            if peer.is_linked:
-                node.requests.append(Request(DROP_LINK, None, b"", peer))
+
+
+def take_new_id(node: Node) -> None:
+    """RESET HARD: nobody is to take this node for the one it was. At this moment it has no jobs, and soon no links."""
+    node_id = b"".join([b"%016x" % (node.random.next() & 0xFFFFFFFFFFFFFFFF) for _ in range(3)])[:NODE_ID_LENGTH]
+    del node.by_id[node.node_id]
+    node.node_id = node.peers[ME].facts.node_id = node_id
+    node.by_id[node_id] = node.peers[ME]
+    node.own = Origin(b"DI" + node_id[:8])
+    node.origins = {node.own.prefix: node.own}
+    node.requests.append(Request(NEW_ID, None, node_id))
 
 
 def leaving(node: Node, argv: list[bytes]) -> None:

@@ -1,6 +1,6 @@
 """The command line of the simulator.
 
-    python -m holdfast.testing.sim run --seeds 0:700 [--jobs 2] [--minutes n] [--mutant NAME]
+    python -m holdfast.testing.sim run --seeds 0:700 [--fresh 700] [--jobs 2] [--minutes n] [--mutant NAME]
     python -m holdfast.testing.sim replay SEED [--job ID] [--plan FILE] | replay --test SCENARIO
     python -m holdfast.testing.sim shrink SEED [--class NAME] [--out FILE]
     python -m holdfast.testing.sim mutants [--seeds 0:500] [NAME ...]
@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
+from random import SystemRandom
 
 from holdfast.testing.sim import real
 from holdfast.testing.sim.mutants import MUTANTS, switches
@@ -27,10 +28,21 @@ from holdfast.testing.sim.transcript import transcript
 SHOWN = ("adds", "adds-ok", "deliveries", "acks", "moves", "requeues", "setacks", "restarts", "link-downs", "mid-turn")
 
 
+FRESH_FROM, FRESH_UNTIL = 1_000_000, 1_000_000_000
+"""Where fresh seeds begin: beyond those that tests and people name."""
+
+
 def seeds_of(text: str) -> Iterable[int]:
     """`A:B` from A up to B, `A:` from A for ever."""
     first, _, last = text.partition(":")
     return range(int(first), int(last)) if last else count(int(first))
+
+
+def fresh(count: int) -> Iterable[int]:
+    """Seeds nobody has run before, told so that they can be run again."""
+    first = SystemRandom().randrange(FRESH_FROM, FRESH_UNTIL)
+    print(f"fresh seeds from {first}", flush=True)
+    return range(first, first + count)
 
 
 def report(totals: Totals) -> int:
@@ -122,6 +134,7 @@ def main() -> int:
             command.add_argument("--jobs", type=int, default=1)
         if name == "run":
             command.add_argument("--minutes", type=float, default=0)
+            command.add_argument("--fresh", type=int, default=0, help="so many more seeds that nobody has run before")
             command.add_argument("--twice", type=int, default=50, help="run every n-th seed twice and compare")
         if name in ("replay", "shrink"):
             command.add_argument("seed", type=int, nargs="?", default=0)
@@ -137,8 +150,9 @@ def main() -> int:
             command.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     if arguments.command == "run":
+        seeds = chain(seeds_of(arguments.seeds), fresh(arguments.fresh) if arguments.fresh else ())
         return report(swarm(
-            seeds_of(arguments.seeds), jobs=arguments.jobs, minutes=arguments.minutes,
+            seeds, jobs=arguments.jobs, minutes=arguments.minutes,
             mutants=frozenset(arguments.mutant), twice=arguments.twice,
         ))
     return {"replay": replay, "shrink": shrink, "mutants": hunt}[arguments.command](arguments)

@@ -67,7 +67,8 @@ class Cluster(World):
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
         queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
     ) -> str:
-        """Add a job; returns its id. `holders` says which nodes get the copies, the adding one included."""
+        """Add a job; returns its id. `holders` says which nodes get the copies, the adding one included; with
+        replicate=0 how many is left to the node."""
         id, value = self.try_add(
             at=at, replicate=replicate, retry_s=retry_s, ttl_s=ttl_s, delay_s=delay_s, queue=queue,
             holders=holders, timeout_ms=timeout_ms,
@@ -96,8 +97,10 @@ class Cluster(World):
             self.kind.force_holders(host.node, [self.hosts[name].node_id for name in holders if name != at])
         self.asked += 1
         body = f"job{self.asked}"
-        words = ["ADDJOB", queue, body, str(timeout_ms), "REPLICATE", str(replicate), "RETRY", str(retry_s),
-                 "TTL", str(ttl_s), "DELAY", str(delay_s)]
+        words = ["ADDJOB", queue, body, str(timeout_ms), "RETRY", str(retry_s), "TTL", str(ttl_s),
+                 "DELAY", str(delay_s)]
+        if replicate:
+            words += ["REPLICATE", str(replicate)]
         value: Value = {
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
             "delay": delay_s, "async": False, "timeout": timeout_ms,

@@ -68,7 +68,7 @@ class Host:
         self.clock.reboot(cluster.now)
         is_new = self.incarnation == 0 or self.disk.policy == NONE
         if is_new:
-            self.incarnation = Random(f"{cluster.seed}/incarnation/{self.name}/{self.epoch}").getrandbits(48) or 1
+            self.incarnation = self.epoch  # a later life has a higher number
         self.birth = self.new_birth()
         node = cluster.kind.build(self.birth)
         self.node = node

@@ -46,6 +46,7 @@ MUTANTS: Final[dict[str, str]] = {
     "h14-abort-forgets-holders": "the tombstone of an aborted ADDJOB does not keep the holder set",
     # -- 0, ground rules ------------------------------------------------------------------------------------
     "incarnation-ignored": "a node that comes back with an empty disk still counts as holder and as confirmed",
+    "old-life-counts": "sets of peers that have not met a node's new life put it back among the holders",
     "resend-after-reconnect": "frames of an old epoch are sent again in the new one, whoever is there now",
     "life-on-the-wall": "lives, leases and tombstones run on the wall clock",
     "life-longer-by-hop": "a receiver takes the full TTL anew, or the longer of two lives",
@@ -73,6 +74,7 @@ MUTANTS: Final[dict[str, str]] = {
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
     "took-not-recorded": "the taker queues before its TOOK is on disk, or forgets that it took",
+    "taken-not-synced": "a giver lets the taker forget the move before its own knowledge of it is on disk",
     "give-back-on-silence": "a giver that hears nothing queues the job again without a recorded refusal",
     "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",
     "interest-outlives-link": "interest and credits stay when the link goes down",

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
 
-from holdfast.core.effects import CLOSE, KILL, Request
+from holdfast.core.effects import CLOSE, KILL, MEET, Request
 from holdfast.testing.checkers import Violation, check
 from holdfast.testing.checkers.whitebox import TOMBSTONE, Copy
 from holdfast.testing.history import NEMESIS, WATCH, History
@@ -150,7 +150,7 @@ class World:
     # -- what nodes ask of their shells --------------------------------------------------------------------
 
     def carry_out(self, host: Host, request: Request) -> None:
-        if request.kind == DIAL:
+        if request.kind in (DIAL, MEET):
             self.network.dial(host, request.argument.decode())
         elif request.kind == DROP_LINK:
             end = host.links.get(getattr(request, "peer", None))

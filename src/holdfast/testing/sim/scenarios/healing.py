@@ -27,6 +27,24 @@ def copies_are_brought_back_after_a_loss(new: New) -> None:
     sim.settle()
 
 
+@catches("old-life-counts")
+def who_has_not_met_the_new_life_of_a_node_does_not_bring_back_the_old_one(new: New) -> None:
+    """B comes back with nothing and meets A and D, but not C. C's answer to A, who asks before it queues the job
+    again, still names B. Then D is lost: a copy is missing, and A must know."""
+    sim = new(nodes="ABCD", seed=87, settings=QUICK)
+    job = sim.add_job(at="A", replicate=3, retry_s=2, holders="ABC")
+    assert sim.consume(at="A") == job
+    sim.cut("B", from_="C")
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    sim.restart("B")
+    sim.run_for(seconds=10)
+    sim.crash("D", "wipe")
+    sim.run_for(seconds=20)
+    assert set(sim.copies(job)) == set("ABC"), f"not healed: {sim.copies(job)}"
+    end_well(sim)
+
+
 @catches("everybody-heals")
 def one_holder_heals(new: New) -> None:
     sim = new(nodes="ABCDE", seed=71, settings=QUICK)
@@ -67,12 +85,46 @@ def a_healer_that_dies_has_said_where_the_copy_went(new: New) -> None:
     end_well(sim, job, deliveries=0)
 
 
+@catches()
+def a_copy_that_is_refused_is_no_copy(new: New) -> None:
+    """B is gone for good. C takes nothing for this queue, so the copy the healer sends there is none."""
+    for seed in range(90, 96):
+        sim = new(nodes="ABCD", seed=seed, settings=QUICK)
+        job = sim.add_job(at="A", replicate=2, retry_s=60, holders="AB")
+        sim.do("C", "PAUSE", "q", "in")
+        sim.crash("B", "wipe")
+        sim.run_for(seconds=25)
+        assert set(sim.copies(job)) == {"A", "D"}, f"not healed: {sim.copies(job)}"
+        sim.do("C", "PAUSE", "q", "none")
+        end_well(sim)
+
+
+@catches()
+def delays_that_a_leaving_node_was_to_end_are_ended_by_others(new: New) -> None:
+    """A leaves, is safe to stop, and gone; B, or whoever holds the job by then, queues it when its delay is over, and
+    not a retry time later."""
+    for replicate, holders in ((1, "A"), (2, "AB")):
+        sim = new(nodes="ABC", seed=97, settings=QUICK)
+        job = sim.add_job(at="A", replicate=replicate, retry_s=60, delay_s=20, holders=holders)
+        sim.do("A", "CLUSTER", "LEAVING", "yes")
+        sim.run_for(seconds=5)
+        assert sim.do("A", "CLUSTER", "LEAVING", "status") == {"reply": "safe"}
+        sim.crash("A", "wipe")
+        got = sim.wait_for_job(at="C")
+        sim.run_for(seconds=14)
+        assert got == [], "before its delay was over"
+        sim.run_for(seconds=5)
+        assert got == [job], "not in time"
+        end_well(sim)
+
+
 @catches("forgotten-joins-at-once", "tombstone-too-short")
 def a_forgotten_node_reads_what_it_missed_before_it_queues(new: New) -> None:
     """B holds a copy, goes down and is forgotten; the job is acked and collected without it. Much later B is
-    back, with the copy on its disk."""
-    sim = new(nodes="ABC", seed=81, settings=QUICK)
-    job = sim.add_job(at="A", replicate=2, retry_s=1, holders="AB")
+    back, with the copy on its disk, and for a while it does not reach A, who knows how the job ended. Then it does,
+    and A is gone a moment later."""
+    sim = new(nodes="ABC", seed=81)
+    job = sim.add_job(at="A", replicate=2, retry_s=5, holders="AB")
     assert sim.consume(at="A") == job
     sim.crash("B")
     sim.run_for(seconds=1)
@@ -80,10 +132,17 @@ def a_forgotten_node_reads_what_it_missed_before_it_queues(new: New) -> None:
         sim.tell(name, "CLUSTER", "FORGET", sim.hosts["B"].node_id)
     sim.ack(job, at="A")
     sim.run_for(seconds=300)
+    cut = sim.cut("A", from_="B")
     sim.restart("B")
     sim.join(sim.hosts["B"])
     got = sim.wait_for_job(at="B")
-    sim.run_for(seconds=10)
+    sim.run_for(seconds=12)
+    sim.end_fault(cut)
+    while "A" not in sim.hosts["B"].linked:
+        sim.run_for(seconds=0.1)
+    sim.run_for(seconds=0.1)
+    sim.crash("A")
+    sim.run_for(seconds=120)
     assert got == [], "an acked job came back with a forgotten node"
     end_well(sim)
 
@@ -109,9 +168,9 @@ def safe_to_stop_means_safe(new: New) -> None:
     jobs = [sim.add_job(at="A", replicate=1 + i % 2, retry_s=2) for i in range(10)]
     sim.do("A", "CLUSTER", "LEAVING", "yes")
     for _ in range(120):
-        sim.run_for(seconds=0.5)
         if sim.do("A", "CLUSTER", "LEAVING", "status") == {"reply": "safe"}:
             break
+        sim.run_for(seconds=0.5)
     sim.crash("A", "wipe")
     sim.run_for(seconds=1)
     sim.heal()

@@ -1,0 +1,26 @@
+"""What a node with peers does without being asked: the beat, and once a second everything that can wait so long."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.core import doubt, federate, heal, membership, replicate, requeue, tombs
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+CHORES_MS: Final = 1000
+
+
+def beat(node: Node) -> None:
+    membership.beat(node)
+    if node.now < node.chores_at:
+        return
+    node.chores_at = node.now + CHORES_MS
+    requeue.beat(node)
+    federate.beat(node)
+    replicate.fill(node)
+    heal.beat(node)
+    if node.doubted:
+        doubt.settle(node)
+    else:
+        tombs.forget_old(node)

@@ -1,0 +1,28 @@
+"""Every rule is needed: without it some check fails. See also test_scenarios.py, which has most of them."""
+from __future__ import annotations
+
+import pytest
+
+from holdfast.testing.sim.mutants import MUTANTS, switches
+from holdfast.testing.sim.plan import Plan
+from holdfast.testing.sim.run import run
+from holdfast.testing.sim.scenarios import SCENARIOS
+from holdfast.testing.sim.swarm import swarm
+
+from .test_swarm import PLANS
+
+DIRECTED = {mutant for scenario in SCENARIOS.values() for mutant in scenario.catches}
+SEEDS = 500
+
+
+def test_scenarios_name_mutants_there_are() -> None:
+    assert set(MUTANTS) >= DIRECTED
+
+
+@pytest.mark.parametrize("mutant", sorted(set(MUTANTS) - DIRECTED))
+def test_a_mutant_without_a_scenario_is_caught(mutant: str) -> None:
+    """By a plan that found the hole once, or by one of the first seeds."""
+    for path in PLANS:
+        if run(Plan.from_json(path.read_text()), switches(mutant)).violations:
+            return
+    assert swarm(range(SEEDS), mutants=switches(mutant), twice=0, stop_at_first=True).failures

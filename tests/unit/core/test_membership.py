@@ -1,0 +1,155 @@
+"""Meeting, gossip, forgetting and new lives, on nodes whose frames are carried by hand."""
+from __future__ import annotations
+
+import random
+
+from holdfast.core.config import Config
+from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
+from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
+from holdfast.core.node import Node
+from holdfast.core.peers import Peer, PeerFacts
+from holdfast.core.session import Session
+
+from .making import START_MS
+
+
+class Member:
+    """A node with a session, and what others see of it."""
+
+    def __init__(self, letter: str, host: str = "127.0.0.1") -> None:
+        self.id = letter.encode() * 40
+        self.node = Node(Config(), self.id, random.Random(letter).randbytes, START_MS)
+        self.facts = PeerFacts(self.id, START_MS, host, 7711, 17711)
+        self.session: Session = self.node.connect("10.0.0.1:1")
+
+    def do(self, *words: str | bytes) -> bytes:
+        self.node.execute(self.session, [word.encode() if isinstance(word, str) else word for word in words])
+        return self.node.take_output()
+
+    def asked(self, kind: str) -> list[bytes]:
+        """The arguments of the requests of that kind; all requests are carried out by this."""
+        found = [request.argument for request in self.node.requests if request.kind == kind]
+        self.node.requests.clear()
+        return found
+
+    def sleep(self, ms: int) -> None:
+        """Time passes; the node is woken whenever it wants to be."""
+        end = self.node.now + ms
+        while (wake := self.node.next_wake()) <= end:
+            self.node.set_time(max(wake, self.node.now), wake)
+            self.node.tick()
+        self.node.set_time(end, end)
+
+
+def link(a: Member, b: Member, facts: PeerFacts | None = None) -> tuple[Peer, Peer]:
+    """A link; `facts` in place of what `a` would see of `b`."""
+    to_b, to_a = a.node.link_up(facts or b.facts), b.node.link_up(a.facts)
+    assert to_b is not None and to_a is not None
+    return to_b, to_a
+
+
+def carry(a: Member, b: Member, to_a: Peer) -> None:
+    """All that `a` has to say to `b` arrives there, as coming from the peer that `a` is for it."""
+    a.node.flush()
+    for peer, data in a.node.frames:
+        if peer.node_id() == b.id:
+            assert b.node.frame(to_a, data)
+    a.node.frames.clear()
+
+
+def test_a_node_known_by_a_loopback_address_is_on_the_machine_of_who_told_of_it() -> None:
+    """A and C share a machine and know each other as 127.0.0.1; B, elsewhere, hears of C from A."""
+    a, b, c = Member("a", "10.0.0.1"), Member("b", "10.0.0.2"), Member("c")
+    link(a, c)
+    _, to_a = link(a, b)
+    b.asked(DIAL)
+    carry(a, b, to_a)
+    assert b.asked(DIAL) == [b"10.0.0.1:17711"]
+
+
+def test_an_address_of_the_network_is_told_as_it_is() -> None:
+    a, b, c = Member("a"), Member("b"), Member("c", "10.0.0.3")
+    link(a, c)
+    _, to_a = link(a, b)
+    b.asked(DIAL)
+    carry(a, b, to_a)
+    assert b.asked(DIAL) == [b"10.0.0.3:17711"]
+
+
+def test_meet_is_tried_less_and_less_often_and_given_up() -> None:
+    a = Member("a")
+    assert a.do("CLUSTER", "MEET", "10.0.0.2", "7712") == b"+OK\r\n"
+    calls = 0
+    for _ in range(MEET_MS // 1000 - 1):
+        calls += len(a.asked(MEET))
+        assert b" 10.0.0.2:7712 handshake 0 0 disconnected" in a.do("CLUSTER", "NODES")
+        a.sleep(1000)
+    assert 10 <= calls <= 20
+    a.asked(MEET)
+    a.sleep(DIAL_WAIT_MS_MAX + 1000)
+    assert a.asked(UNREACHED) == [b"10.0.0.2:17712"]
+    assert b"handshake" not in a.do("CLUSTER", "NODES")
+    a.sleep(MEET_MS)
+    assert a.asked(MEET) == []
+
+
+def test_meet_is_over_when_somebody_was_met() -> None:
+    """By its address, by the name it was dialed at, or because the shell says that it is nobody new."""
+    a, b = Member("a"), Member("b", "10.0.0.2")
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
+    a.do("CLUSTER", "MEET", "b.example", "7711")
+    a.do("CLUSTER", "MEET", "myself.example", "7711")
+    assert a.do("CLUSTER", "NODES").count(b"handshake") == 3
+    met(a.node, b"myself.example:17711")
+    assert a.do("CLUSTER", "NODES").count(b"handshake") == 2
+    link(a, b, PeerFacts(b.id, START_MS, "10.0.0.2", 7711, 17711, dialed=b"b.example:17711"))
+    assert a.do("CLUSTER", "NODES").count(b"handshake") == 0
+    a.asked(MEET)
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
+    assert a.asked(MEET) == [], "we have a link with that node"
+
+
+def test_a_forgotten_node_stays_out_for_a_while_unless_an_operator_wants_it_back() -> None:
+    a, b, c = Member("a"), Member("b", "10.0.0.2"), Member("c")
+    link(a, b)
+    to_c, _ = link(a, c)
+    link(c, b)
+    a.do("CLUSTER", "FORGET", b.id)
+    assert a.asked(DROP_LINK) == [b""]
+    a.node.link_down(a.node.by_id[b.id])
+    carry(c, a, to_c)
+    assert a.asked(DIAL) == [], "gossip does not bring it back"
+    assert a.node.link_up(b.facts) is None, "nor does its own call"
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
+    assert a.node.link_up(b.facts) is not None
+    assert b.id in a.do("CLUSTER", "NODES")
+
+    a.do("CLUSTER", "FORGET", b.id)
+    a.node.link_down(a.node.by_id[b.id])
+    a.sleep(FORGET_MS - 1)
+    assert a.node.link_up(b.facts) is None
+    a.sleep(1)
+    assert a.node.link_up(b.facts) is not None
+
+
+def test_a_reset_node_is_alone_and_a_hard_one_has_another_id() -> None:
+    a, b = Member("a"), Member("b")
+    link(a, b)
+    assert a.do("CLUSTER", "RESET") == b"+OK\r\n"
+    assert a.asked(DROP_LINK) == [b""]
+    assert a.do("CLUSTER", "MYID") == b"$40\r\n%b\r\n" % a.id and b.id not in a.do("CLUSTER", "NODES")
+    assert a.do("CLUSTER", "RESET", "HARD") == b"+OK\r\n"
+    [new_id] = a.asked(NEW_ID)
+    assert new_id != a.id and len(new_id) == 40
+    assert a.do("CLUSTER", "MYID") == b"$40\r\n%b\r\n" % new_id
+    job = a.do("ADDJOB", "q", "body", "0", "REPLICATE", "1")[1:-2]
+    assert job[2:10] == new_id[:8] and a.do("ACKJOB", job) == b":1\r\n"
+
+
+def test_an_older_life_of_a_node_is_not_let_in() -> None:
+    """Somebody has started a copy of its folder that is older than the one we know."""
+    a, b = Member("a"), Member("b")
+    link(a, b)
+    assert a.node.link_up(PeerFacts(b.id, START_MS - 1, "127.0.0.1", 7711, 17711)) is None
+    assert a.node.by_id[b.id].is_linked
+    assert a.node.link_up(PeerFacts(b.id, START_MS + 1, "127.0.0.1", 7711, 17711)) is not None
