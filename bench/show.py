@@ -47,6 +47,7 @@ COMMAND_SECONDS_MAX = 1_800.0
 READY_SECONDS_MAX = 600.0  # `make run` may have to compile first
 STOP_SECONDS_MAX = 30.0
 MODEL_RUNS = 1_000
+LOSSES = "tests/proc/test_losses.py"
 TOOK_TOO_LONG = -1  # in place of an exit code
 READY = re.compile(r"\bready\b.*\n", re.IGNORECASE)  # a whole word: pip likes to say "already"
 TERMINAL_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -305,7 +306,39 @@ def node_lines() -> list[Line]:
     return lines
 
 
-LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines}
+def netns() -> Answer:
+    """Ten minutes of faults on a real network. Where there can be no namespaces it has told us nothing."""
+    done = run("netns", ["make", "netns", "MINUTES=10"])
+    facts = dict(re.findall(r"^(operations|collected|violations) +(.*)$", done.output, re.MULTILINE))
+    if not facts:
+        return (done.output.strip().splitlines()[-1:] or ["no output"])[0], None
+    return "; ".join(f"{name} {text}" for name, text in facts.items()), done.code == 0
+
+
+def cluster_lines() -> list[Line]:
+    return [
+        Line(
+            "netns",
+            "make netns MINUTES=10: 5 nodes, 13 kinds of fault",
+            "300 operations/s, nothing lost or twice, acks collected in 60 s",
+            netns,
+        ),
+        Line(
+            "kills",
+            "kill -9 of any replicate - 1 nodes under load",
+            "nothing lost, producers go on within 5 s",
+            lambda: tests("kills", f"{LOSSES}::test_any_two_nodes_are_killed_and_the_producers_go_on"),
+        ),
+        Line(
+            "rolling",
+            "rolling restart of all nodes under load",
+            "nothing lost",
+            lambda: tests("rolling", f"{LOSSES}::test_all_nodes_restart_one_after_the_other_under_load"),
+        ),
+    ]
+
+
+LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines, "cluster": cluster_lines}
 
 
 # ---------------------------------------------------------------- running a list

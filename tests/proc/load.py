@@ -148,10 +148,9 @@ class Load(threading.Thread):
         self.began = time.monotonic()
         self.history = History()
         self.rows: dict[str, Accepted] = {}
-        self.open: dict[str, Accepted] = {}  # those of them that are not ended
+        self.open: dict[str, Accepted] = {}  # those of them for which no ack was sent
         self.ended: set[str] = set()  # jobs for which an ack was sent
         self.acked: dict[str, int] = {}  # and answered, and when first
-        self.excused: set[str] = set()  # jobs that were lost with all the copies they had
         self.bodies = 0
         self.is_draining = False
         self.is_over = threading.Event()
@@ -210,12 +209,9 @@ class Load(threading.Thread):
         self.history.mark(self.now(), WATCH, "", "seen", promise=promise, what=what, job=job, text=text)
 
     def excuse(self, jobs: Iterable[str]) -> None:
+        """These were lost with all the copies they had."""
         for job in jobs:
-            if self.open.pop(job, None) is not None:
-                self.excused.add(job)
-
-    def must_arrive(self, job: str) -> bool:
-        return self.rows[job].retry_s > 0 and job not in self.excused
+            self.open.pop(job, None)
 
     def operations(self, since: int = 0, until: int = 1 << 60) -> int:
         """How many were answered, and with something: a GETJOB that came back empty is none."""

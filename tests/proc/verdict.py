@@ -117,14 +117,24 @@ def finish(load: Load, cluster: Cluster) -> Verdict:
     load.drain()
     while True:
         views = look(cluster)
-        waiting = [job for job in list(load.rows) if load.must_arrive(job) and job not in load.acked]
-        left = left_over(load, views, list(load.acked))
+        undelivered, left = still_due(load, views), left_over(load, views, list(load.acked))
         collected_s = time.monotonic() - began
-        if (not waiting and not left) or collected_s > COLLECT_S:
+        if (not undelivered and not left) or collected_s > COLLECT_S:
             break
         load.check()
         time.sleep(LOOK_S)
+    tell(load, "I7", "not-drained", undelivered)
     tell(load, "I6", "uncollected", left)
     load.end()
     delivered = sum(len(op.value["jobs"]) for op in load.history.ops if op.f == "get" and op.type == "ok")
     return Verdict(check(load.history), collected_s, len(load.rows), delivered)
+
+
+def still_due(load: Load, views: Views) -> dict[str, str]:
+    """Jobs that somebody has yet to acknowledge: nobody tried, or no try was answered and a node still has it."""
+    found = {job: "never acknowledged" for job, row in list(load.open.items()) if row.retry_s > 0}
+    for name, held in views.items():
+        for job, copy in held.items():
+            if job in load.ended and job not in load.acked and copy.retry_s > 0:
+                found[job] = f"no ack was answered, {copy.state} at {name}"
+    return found
