@@ -8,6 +8,7 @@ from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
 from holdfast.core.peers import Peer, PeerFacts
+from holdfast.core.replicate import REMOVED
 from holdfast.core.session import Session
 
 from .making import START_MS
@@ -55,6 +56,35 @@ def carry(a: Member, b: Member, to_a: Peer) -> None:
         if peer.node_id() == b.id:
             assert b.node.frame(to_a, data)
     a.node.frames.clear()
+
+
+def talk(a: Member, b: Member, to_b: Peer, to_a: Peer) -> None:
+    """Until neither has anything to say any more."""
+    for _ in range(10):
+        carry(a, b, to_a)
+        carry(b, a, to_b)
+
+
+def test_a_producer_that_waits_for_copies_is_answered_when_its_job_is_deleted() -> None:
+    for words in (["QFLUSH", "q"], ["DISQUE", "FLUSHALL"], ["CLUSTER", "RESET"]):
+        a, b = Member("a"), Member("b")
+        link(a, b)
+        producer = a.node.connect("10.0.0.1:2")
+        a.node.execute(producer, [b"ADDJOB", b"q", b"body", b"0", b"REPLICATE", b"2"])
+        assert a.node.take_output() == b"" and a.node.wakeups == []
+        a.do(*words)
+        assert a.node.wakeups == [(producer, REMOVED)], words
+
+
+def test_a_queue_flushed_at_one_holder_is_flushed_at_the_others() -> None:
+    a, b = Member("a"), Member("b")
+    to_b, to_a = link(a, b)
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "2", "RETRY", "1")
+    talk(a, b, to_b, to_a)
+    assert (a.node.jobs, b.node.jobs) == (1, 1)
+    assert b.do("QFLUSH", "q") == b":1\r\n" and b.do("QFLUSH", "q") == b":0\r\n"
+    talk(a, b, to_b, to_a)
+    assert (a.node.jobs, b.node.jobs) == (0, 0)
 
 
 def test_a_node_known_by_a_loopback_address_is_on_the_machine_of_who_told_of_it() -> None:
