@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import random
 
+from holdfast.core import tombs
 from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
+from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
-from holdfast.core.peers import Peer, PeerFacts
+from holdfast.core.peers import Peer, PeerFacts, Tomb
 from holdfast.core.replicate import REMOVED
 from holdfast.core.session import Session
 
@@ -159,6 +161,22 @@ def test_a_forgotten_node_stays_out_for_a_while_unless_an_operator_wants_it_back
     a.sleep(FORGET_MS - 1)
     assert a.node.link_up(b.facts) is None
     a.sleep(1)
+    assert a.node.link_up(b.facts) is not None
+
+
+def test_a_forgotten_node_that_missed_too_much_needs_an_operators_word() -> None:
+    a, b = Member("a"), Member("b", "10.0.0.2")
+    to_b, _ = link(a, b)
+    a.do("CLUSTER", "FORGET", b.id)
+    a.node.link_down(to_b)
+    until = a.node.now + 10**9
+    tombs.bury(a.node, b"the first", 0, to_b.bit, until)
+    a.node.tombs.update(dict.fromkeys([b"%d" % i for i in range(TOMBS_MAX - 1)], Tomb(0, 1, until)))
+    tombs.bury(a.node, b"the last", 0, 1, until)
+    assert TOMBS_MAX - TOMBS_GIVEN_UP <= len(a.node.tombs) <= TOMBS_MAX and b"the first" not in a.node.tombs
+    a.sleep(FORGET_MS)
+    assert a.node.link_up(b.facts) is None
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
     assert a.node.link_up(b.facts) is not None
 
 
