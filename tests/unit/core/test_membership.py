@@ -9,7 +9,7 @@ from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
 from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
-from holdfast.core.peers import Peer, PeerFacts, Tomb
+from holdfast.core.peers import NODES_MAX, Peer, PeerFacts, Tomb
 from holdfast.core.replicate import REMOVED
 from holdfast.core.session import Session
 
@@ -123,6 +123,13 @@ def test_meet_is_tried_less_and_less_often_and_given_up() -> None:
     assert b"handshake" not in a.do("CLUSTER", "NODES")
     a.sleep(MEET_MS)
     assert a.asked(MEET) == []
+
+
+def test_there_is_a_bound_to_how_many_are_met_at_once() -> None:
+    a = Member("a")
+    for i in range(NODES_MAX):
+        assert a.do("CLUSTER", "MEET", f"10.0.0.{i}", "7712") == b"+OK\r\n"
+    assert a.do("CLUSTER", "MEET", "10.0.1.0", "7712").startswith(b"-ERR ")
 
 
 def test_meet_is_over_when_somebody_was_met() -> None:
