@@ -69,7 +69,7 @@ test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plai
 
 .PHONY: stories
 stories: setup ## Disque's thirteen stories on seven real nodes
-	@STORIES=1 $(PYTEST) tests/proc/cluster
+	@$(PYTEST) tests/proc/cluster
 
 .PHONY: swarm
 swarm: setup ## Simulated clusters under faults for MINUTES

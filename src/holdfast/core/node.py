@@ -730,9 +730,7 @@ class Node:
             return
         self.expired += 1
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
-            replicate.abort(
-                self, job, b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
-            )
+            replicate.abort(self, job, replicate.REMOVED)
             if job.state == GONE:
                 return
         self.endings.pop(job, None)
@@ -755,14 +753,14 @@ class Node:
         if job.holders & ~1 and job.state != GONE:
             requeue.tell_queued(self, job, job.holders & ~1)
 
-    def end(self, job: Job) -> None:
-        """A consumer is done with it. Alone we forget it; otherwise everybody who may hold a copy must know."""
+    def end(self, job: Job, why: i64 = acks.DONE) -> None:
+        """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
         if job.holders == 1 and job.task is None:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
         elif not self.abandon_adding(job):
-            acks.end(self, job, acks.DONE)
+            acks.end(self, job, why)
 
     def find(self, jid: bytes) -> Job | None:
         if len(jid) != ID_LENGTH:
@@ -831,8 +829,11 @@ class Node:
         """Delete every job of a queue, in whatever state; returns how many."""
         count: i64 = 0
         for job in self.jobs_of(queue):
-            self.forget(job)
-            count += 1
+            count += 0 if job.state == ACKED else 1
+            if job.state == WAIT_REPL:
+                replicate.abort(self, job, replicate.REMOVED)
+            elif job.state == ACTIVE or job.state == QUEUED:
+                self.end(job, acks.FLUSHED)
         return count
 
     def jobs_of(self, queue: Queue) -> list[Job]:
@@ -848,7 +849,10 @@ class Node:
         return found
 
     def flush_all(self) -> None:
-        """Delete every job and every queue; sessions that wait get nothing and may go on."""
+        """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
+        for job in self.all_jobs():
+            if job.state == WAIT_REPL:
+                replicate.abort(self, job, replicate.REMOVED)
         for job in self.all_jobs():
             records.gone(self, job)
             self.forget(job)

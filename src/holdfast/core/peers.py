@@ -62,6 +62,7 @@ class Peer:
         self.heard: i64 = 0
         self.away_since: i64 = 0
         self.forgotten_until: i64 = 0
+        self.needs_word: bool = False  # was forgotten, and has missed more than anybody remembers
         self.has_missed: bool = False  # was forgotten, so endings were collected without it
         self.ahead: i64 = NEVER  # of its wall clock ours was this much at its last word; NEVER: it said none yet
         self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while

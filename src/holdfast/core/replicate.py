@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 ONE_MORE_MS: Final = 50
 
+REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+
 FULL_MS: Final = 10_000
 """How long a node that refused a copy is not asked by the healer."""
 

@@ -422,8 +422,8 @@ def woke_up(node: Node) -> None:
     They may have given up their links with it, which it learns only now. So for a while the end of a link is no
     answer: whoever was asked is asked again over the next one.
     """
-    if node.broken("sleeper-hands-out"):
-        return
+    if node.broken("sleeper-hands-out") or is_just_awake(node):
+        return  # asking after very many jobs may itself take long, and must not look like sleep
     node.count("woke-up")
     node.awake = node.now
     for job in node.all_jobs():
