@@ -169,16 +169,6 @@ def tests(key: str, *arguments: str, show: bool = False, **environment: str) -> 
 # ---------------------------------------------------------------- a node started by hand
 
 
-def descendants(pid: int) -> list[int]:
-    """Children, their children and so on; the oldest first."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *descendants(child)]
-    return found
-
-
 def read_until_ready(terminal: int) -> str:
     """What the screen shows up to the line that contains "ready"; less if that never comes."""
     screen = ""
@@ -209,7 +199,7 @@ def drain_until_end(terminal: int, process: subprocess.Popen[bytes]) -> None:
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
     """Ctrl-C for the node alone: make itself would end with an error, however well the node ended."""
-    below = descendants(process.pid)
+    below = common.descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.kill(below[-1] if below else process.pid, signal.SIGINT)
 
