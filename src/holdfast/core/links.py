@@ -25,13 +25,19 @@ def note_ack(peer: Peer, ack: i64) -> None:
     peer.acked = ack
     flying = peer.flying
     while flying and flying[0][0] <= ack:
-        flying.popleft()[1].flying -= 1
+        land(flying.popleft()[1])
+
+
+def land(jobs: list[Job]) -> None:
+    """These copies are no longer on their way, wherever they are."""
+    for job in jobs:
+        job.flying -= 1
 
 
 def note_copy(node: Node, peer: Peer, job: Job) -> None:
     """A copy of the job goes out in the frame that is being made."""
     job.flying += 1
-    peer.flying.append((peer.sent + 1, job))
+    peer.boarding.append(job)
     if len(peer.out) >= bus.FRAME_BYTES_FULL:
         make_frame(node, peer)
 
@@ -51,6 +57,9 @@ def make_frame(node: Node, peer: Peer) -> None:
         if size > 0:
             peer.sent += 1
             bus.write_i64(head, peer.sent)
+            if peer.boarding:
+                peer.flying.append((peer.sent, peer.boarding))
+                peer.boarding = []
         else:
             bus.write_i64(head, 0)
         bus.write_i64(head, peer.received)

@@ -37,6 +37,7 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    slots,
     talk,
     tombs,
     views,
@@ -159,6 +160,8 @@ class Node:
         self.blocked: i64 = 0
         self.monitors: list[Session] = []
         self.held: list[Session] = []  # those whose commands wait until CLIENT PAUSE ends
+        self.is_gathering: bool = False  # of replies: see slots.py
+        self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
         # Commands.
@@ -900,21 +903,7 @@ class Node:
         return job.state != GONE
 
     def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
-        """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
-        slot.reply = reply
-        if session is None:
-            return
-        ready = BytesWriter()
-        while session.slots:
-            first = session.slots[0].reply
-            if first is None:
-                break
-            ready.write(first)
-            del session.slots[0]
-        if not session.slots and session.blocked == FOR_COPIES:
-            self.answer(session, ready.getvalue())
-        elif len(ready) > 0:
-            self.wakeups.append((session, ready.getvalue()))
+        slots.fill(self, session, slot, reply)
 
     def everybody(self) -> i64:
         """All members, this node among them."""

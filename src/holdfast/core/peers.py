@@ -65,7 +65,8 @@ class Peer:
         self.acked: i64 = 0
         self.received: i64 = 0
         self.owes_ack: bool = False
-        self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.flying: deque[tuple[int, list[Job]]] = deque()  # copies in frames that are not acknowledged yet
+        self.boarding: list[Job] = []  # copies in the frame that is being made
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
         self.table: list[int] = [-1] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
@@ -45,6 +45,7 @@ class Batch:
         self.left: int = len(jobs)
 
 
+@mypyc_attr(acyclic=True)
 class Adding(Task):
     """A job that waits for its copies."""
 
@@ -97,8 +98,7 @@ def ask(node: Node, job: Job, count: i64) -> None:
     chosen = choose(node, job, count, job.holders | refused)
     for peer in chosen:
         job.holders |= peer.bit  # before the first copy leaves: each receiver is to know of all
-    for peer in chosen:
-        send_copy(node, peer, job)
+    send_copies(node, chosen, job)
 
 
 def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
@@ -107,6 +107,8 @@ def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
         forced = [node.by_id[node_id] for node_id in node.force_holders if node_id in node.by_id]
         return [peer for peer in forced if peer.is_linked and not peer.bit & without][:count]
     left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
+    if len(left) <= count:
+        return left
     used = {peer.facts.host_id for peer in node.peers if peer.bit & job.holders and peer.facts.host_id}
     chosen: list[Peer] = []
     while left and len(chosen) < count:
@@ -123,12 +125,21 @@ def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
 def send_copy(node: Node, peer: Peer, job: Job) -> None:
     """The receiver is a possible holder from the moment the frame may leave, whatever becomes of it."""
     job.holders |= peer.bit
-    links.explain(node, peer, job.holders)
+    send_copies(node, [peer], job)
+
+
+def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
+    """The same bytes for all: they are in our own numbering of nodes."""
     delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
-    peer.out.append(bus.REPL)
-    write_copy(node, peer.out, job, job.holders, delay_left)
-    links.note_copy(node, peer, job)
-    node.count("repl")
+    copy = BytesWriter()
+    copy.append(bus.REPL)
+    write_copy(node, copy, job, job.holders, delay_left)
+    data = copy.getvalue()
+    for peer in peers:
+        links.explain(node, peer, job.holders)
+        peer.out.write(data)
+        links.note_copy(node, peer, job)
+        node.count("repl")
 
 
 def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
@@ -216,9 +227,12 @@ def accept(node: Node, job: Job, task: Adding) -> None:
         node.filling[job] = None
     batch = task.batch
     if batch is None:
-        reply_id = b"+" + node.id_text(job) + b"\r\n"
+        reply = BytesWriter()
+        reply.append(43)
+        write_job_id(reply, job)
+        reply.write(b"\r\n")
         begin_accepted(node, job, task)
-        node.fill_slot(task.session, task.slot, reply_id)
+        node.fill_slot(task.session, task.slot, reply.getvalue())
         return
     batch.left -= 1
     job.qtime = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core.alarms import Alarm
 from holdfast.core.queue import Queue
@@ -29,6 +29,7 @@ REPLY_SKIP_NEXT: Final = 2
 REPLY_SKIP: Final = 3
 
 
+@mypyc_attr(acyclic=True)
 class Slot:
     """The place of one command's reply among those of its session that wait for copies."""
 
