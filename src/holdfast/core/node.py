@@ -194,6 +194,9 @@ class Node:
         self.beat: Alarm = Alarm()
         self.last_beat: i64 = 0
         self.node_timeout: i64 = 15_000
+        self.is_one_of_many: bool = config.number("cores") > 1  # nodes that share a port (shell/cores.py)
+        self.is_alone: bool = True  # a plain ADDJOB asks nobody for a copy
+        self.shares_hosts: bool = False  # there are other machines, and some of us are on the same one
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
         self.is_recording: bool = False

@@ -55,6 +55,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.owes_ack = False
     peer.told = 0
     peer.table = [-1] * (NODES_MAX + 1)
+    replicate.regard_hosts(node)
     node.count("link-up")
     membership.link_up(node, peer)
     acks.link_up(node, peer)
@@ -75,6 +76,7 @@ def link_down(node: Node, peer: Peer) -> None:
     links.land(peer.boarding)
     peer.flying.clear()
     peer.boarding = []
+    replicate.regard_hosts(node)
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
