@@ -127,6 +127,10 @@ bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node
 
+.PHONY: show-cluster
+show-cluster: setup servers ## Every promise of the cluster, run and judged in one table
+	@$(PY) -m bench.show cluster
+
 # -- what is written by programs --------------------------------------------------------------------------
 
 .PHONY: docs

@@ -6,7 +6,9 @@
               until the last node has collected the last job; bytes on the bus are what all nodes sent. The
               figure is the median over the rounds of our CPU time, summed, divided by redis's.
     cores     `--cores 2` beside one node: jobs that are added, got and acknowledged by the same connection.
-              The servers may use every core here, and so may the generator: what it leaves them is told.
+              Once with the generator on a core of its own and the servers on the others, which gives the CPU
+              time per job as everywhere else; once with every core for all of them, which gives the rate. What
+              the generator took of these cores is told: on two, there is little to gain beside it.
     latency   a consumer blocked at one node, a job added at another: from sending ADDJOB to having the job
 
 Goals, exit codes and `--quick` are as in bench.core. CPU times are read from outside, with the connecting of 50
@@ -237,11 +239,12 @@ def measure_copies(size: Size, progress: Progress) -> tuple[list[Copies], str, i
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """One run against one node or several behind one port."""
+    """A run against one node or several behind one port: with the generator apart, and with all on all cores."""
 
-    rate: float
     cpu_us: float  # of all its processes, per job
-    generator_share: float  # of one core, that the generator took
+    cpu_us_crowded: float  # the same with all on all cores
+    rate: float
+    generator_share: float  # of one core, that the generator took then
 
 
 @dataclass(slots=True)
@@ -264,6 +267,7 @@ class Cores:
         return {
             "rate": round(statistics.median(run.rate for run in runs)),
             "cpu_us": round(statistics.median(run.cpu_us for run in runs), 3),
+            "cpu_us_crowded": round(statistics.median(run.cpu_us_crowded for run in runs), 3),
             "generator_share": round(statistics.median(run.generator_share for run in runs), 2),
         }
 
@@ -276,22 +280,27 @@ class Cores:
 
 def together(server: Server, pipeline: int, requests: int) -> Together:
     everywhere = set(ALLOWED_CORES)
-    generator_before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    before = server.cpu_time().ran
-    load = run(server, "cycle", pipeline, requests, cores=everywhere)
-    cpu_us = (server.cpu_time().ran - before) * 1e6 / load.ops
-    generator = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = generator.ru_utime + generator.ru_stime - generator_before.ru_utime - generator_before.ru_stime
-    return Together(load.rate, cpu_us, took / load.seconds)
+    server.move_to(NODE_CORES)
+    apart = measured([server], partial(run, server, "cycle", pipeline, requests))
+    server.move_to(everywhere)
+    generator_before = generator_seconds()
+    crowded = measured([server], partial(run, server, "cycle", pipeline, requests, cores=everywhere))
+    share = (generator_seconds() - generator_before) * crowded.rate / requests
+    return Together(apart.total_us, crowded.total_us, crowded.rate, share)
+
+
+def generator_seconds() -> float:
+    """CPU time of the processes that we started and that have ended: runs of the generator."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def measure_cores(size: Size, progress: Progress) -> list[Cores]:
     task = progress.add_task("cores", total=len(PIPELINES) * size.rounds)
     found = []
-    everywhere = set(ALLOWED_CORES)
     with (
-        common.running("one", common.NODE_COMMAND, everywhere) as one,
-        common.running("many", [*common.NODE_COMMAND, "--cores", str(CORES)], everywhere) as many,
+        common.running("one", common.NODE_COMMAND) as one,
+        common.running("many", [*common.NODE_COMMAND, "--cores", str(CORES)]) as many,
     ):
         wait_for("the nodes of a machine to meet", lambda: fact(many, "cluster_reachable_nodes") == CORES - 1)
         for pipeline in PIPELINES:

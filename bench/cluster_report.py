@@ -58,9 +58,11 @@ def cores_table(document: dict[str, Any]) -> Table:
     title = f"{many} beside one node: added, got and acknowledged"
     table = Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
     table.caption = (
-        f"the generator takes its share of the same {document['machine']['cores']} cores: 1.0 is a whole one"
+        f"CPU with the generator apart; crowded and jobs/s with all on the same {document['machine']['cores']} cores, "
+        "of one of which the generator takes its share"
     )
-    for name in ("pipeline", "one, µs", f"{many}, µs", "ratio", "one, jobs/s", f"{many}, jobs/s", "ratio", "generator"):
+    names = ("pipeline", "one, µs", f"{many}, µs", "ratio", "crowded, µs", "one, jobs/s", many, "ratio", "generator")
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for row in document["cores"]:
         table.add_row(
@@ -68,6 +70,7 @@ def cores_table(document: dict[str, Any]) -> Table:
             f"{row['one']['cpu_us']:.2f}",
             f"{row['many']['cpu_us']:.2f}",
             f"[bold]{row['cpu_ratio']:.2f}[/]",
+            f"{row['one']['cpu_us_crowded']:.2f}, {row['many']['cpu_us_crowded']:.2f}",
             thousands(row["one"]["rate"]),
             thousands(row["many"]["rate"]),
             f"[bold]{row['rate_ratio']:.2f}[/]",

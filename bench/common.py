@@ -276,6 +276,12 @@ class Server:
                     waited += int(fields[1])
         return CpuTime(ran / 1e9, waited / 1e9)
 
+    def move_to(self, cores: set[int]) -> None:
+        for pid in (self.pid, *descendants(self.pid)):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), cores)
+
     def rss_bytes(self) -> int:
         resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return resident_pages * os.sysconf("SC_PAGE_SIZE")
