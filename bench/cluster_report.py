@@ -35,7 +35,7 @@ def copies_table(document: dict[str, Any]) -> Table:
     table = Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
     table.caption = "CPU time per job; × redis: beside LPUSH for ADDJOB, RPOP for the others; rates are wall time"
     table.add_column("step", no_wrap=True)
-    for name in ("pipeline", "jobs/s", "CPU µs by node", "sum", "× redis", "spread", "bus bytes", "p50 ms", "p99 ms"):
+    for name in ("pipeline", "jobs/s", "CPU µs by node", "sum", "× redis", "spread", "bus B", "p50 ms", "p99 ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in document["copies"]:
         table.add_row(
