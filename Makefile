@@ -122,9 +122,17 @@ servers: ## redis-server and redis-cli: says what is missing; installs it on CI
 bench-core: setup servers ## A node beside redis-server: CPU per command, memory per job, longest pause
 	@code=0; $(PY) -m bench.core || code=$$?; $(PY) -m tools.figures; exit $$code
 
+.PHONY: bench-cluster
+bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU and bus bytes per job, latency
+	@$(PY) -m bench.cluster
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node
+
+.PHONY: show-cluster
+show-cluster: setup servers ## Every promise of the cluster, run and judged in one table
+	@$(PY) -m bench.show cluster
 
 # -- what is written by programs --------------------------------------------------------------------------
 

@@ -51,6 +51,9 @@ REPLICATE_MAX: Final = 65535
 REPLICATE_DEFAULT_MAX: Final = 3
 """Copies of a job that does not say how many, or fewer where fewer nodes can be reached."""
 
+CORES_MAX: Final = 32
+"""Nodes of one machine behind one port: half of what a mesh can have, so that two such machines can meet."""
+
 TTL_MINUTES_MAX: Final = 65535
 """Four hex digits in the job id hold the TTL in minutes; a longer TTL shows as this."""
 

@@ -38,6 +38,7 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    slots,
     talk,
     views,
 )
@@ -159,6 +160,8 @@ class Node:
         self.blocked: i64 = 0
         self.monitors: list[Session] = []
         self.held: list[Session] = []  # those whose commands wait until CLIENT PAUSE ends
+        self.is_gathering: bool = False  # of replies: see slots.py
+        self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
         # Commands.
@@ -197,6 +200,9 @@ class Node:
         self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
         self.awake: i64 = -NEVER  # since when, if it slept
         self.node_timeout: i64 = 15_000
+        self.is_one_of_many: bool = config.number("cores") > 1  # nodes that share a port (shell/cores.py)
+        self.is_alone: bool = True  # a plain ADDJOB asks nobody for a copy
+        self.shares_hosts: bool = False  # there are other machines, and some of us are on the same one
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
@@ -910,21 +916,7 @@ class Node:
         return job.state != GONE
 
     def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
-        """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
-        slot.reply = reply
-        if session is None:
-            return
-        ready = BytesWriter()
-        while session.slots:
-            first = session.slots[0].reply
-            if first is None:
-                break
-            ready.write(first)
-            session.slots.popleft()
-        if not session.slots and session.blocked == FOR_COPIES:
-            self.answer(session, ready.getvalue())
-        elif len(ready) > 0:
-            self.wakeups.append((session, ready.getvalue()))
+        slots.fill(self, session, slot, reply)
 
     def everybody(self) -> i64:
         """All members, this node among them."""

@@ -75,7 +75,8 @@ class Peer:
         self.acked: i64 = 0
         self.received: i64 = 0
         self.owes_ack: bool = False
-        self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.flying: deque[tuple[int, list[Job]]] = deque()  # copies in frames that are not acknowledged yet
+        self.boarding: list[Job] = []  # copies in the frame that is being made
         self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
