@@ -33,7 +33,7 @@ CLUSTERS = 800
 CLUSTERS_PURE = 12
 # How long `make fuzz` goes on.
 SECONDS = 600
-# How long `make swarm` goes on, and which cluster `make replay` plays.
+# How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
 MINUTES = 10
 SEED = 0
 
@@ -78,6 +78,10 @@ swarm: setup ## Simulated clusters under faults for MINUTES
 .PHONY: replay
 replay: setup ## One simulated cluster again, with the story of what went wrong: SEED=n, PLAN=file or TEST=scenario
 	@$(PY) -m holdfast.testing.sim replay $(SEED) $(if $(PLAN),--plan $(PLAN)) $(if $(TEST),--test $(TEST))
+
+.PHONY: netns
+netns: setup ## Five real nodes under network faults for MINUTES; needs root
+	@PYTHONPATH=tests/proc $(PY) -m netns --minutes $(MINUTES)
 
 .PHONY: check
 check: lint types ## Before each commit, under a minute: lint, types, unit tests, transcripts

@@ -78,6 +78,10 @@ class Member:
         self.port = port
         self.bus_port = bus_port
         self.joins = list(joins)
+        self.host = "127.0.0.1"
+        self.settings = SETTINGS
+        self.launcher: list[str] = []  # words before the command that starts it
+        self.environ: dict[str, str] = {}
         self.id = b""
         self.starts = 0
         self.is_frozen = False
@@ -94,15 +98,15 @@ class Member:
         self.is_frozen = False
         self.log_path = self.folder / f"log{self.starts}"
         flags = ["--port", str(self.port), "--dir", str(self.folder / "data")]
-        for name, value in {**SETTINGS, "cluster-bus-port": str(self.bus_port)}.items():
+        for name, value in {**self.settings, "cluster-bus-port": str(self.bus_port)}.items():
             flags += ["--set", f"{name}={value}"]
         for place in self.joins:
             flags += ["--join", place]
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_") or k == "HOLDFAST_PURE"}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "node", *flags],
-                env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [*self.launcher, sys.executable, "-m", "holdfast", "node", *flags],
+                env={**environ, **self.environ}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )
 
     def wait_until_ready(self) -> None:
@@ -160,7 +164,7 @@ class Member:
     # -- asking --------------------------------------------------------------------------------------------
 
     def client(self) -> Client:
-        return Client(("127.0.0.1", self.port))
+        return Client((self.host, self.port))
 
     def ask(self, *words: str | bytes | int) -> Any:
         """Over a connection that is kept for the next question."""
@@ -236,7 +240,7 @@ class Member:
         return {row[0]: int(row[3]) for row in self.ask("HELLO")[2:]}
 
     def place(self) -> str:
-        return f"127.0.0.1:{self.port}@{self.bus_port}"
+        return f"{self.host}:{self.port}@{self.bus_port}"
 
 
 class Cluster:

@@ -24,6 +24,8 @@ Marks, by the process `nemesis` or `watch`:
     fault      number kind who phase: begin | end          something was done to the cluster
     loss       wiped records                               `node` lost what its disk held, or the end of it
     restart    node came back
+    restored   since: what was accepted before that time has all its copies again, what was acknowledged
+               before it is collected: losses up to here are made good
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
     end

@@ -66,6 +66,29 @@ def test_a_job_with_as_many_losses_as_copies_may_be_lost() -> None:
     assert story.classes() == set()
 
 
+def test_losses_that_were_made_good_in_between_do_not_add_up() -> None:
+    story = Story()
+    story.add(0, "x", replicate=2)
+    story.mark(10, "loss", "A")
+    story.mark(20, "restored", since=15)
+    story.mark(30, "loss", "B")
+    story.mark(30_000, "heal")
+    assert story.classes() == {"lost"}
+
+
+def test_an_ack_that_all_had_heard_of_holds_though_its_node_is_lost_later() -> None:
+    for restored, found in ((250, {"ack-forgotten"}), (150, set())):
+        story = Story()
+        story.add(0, "x")
+        story.get(100, "x")
+        story.about(200, "ack", "x")
+        story.mark(300, "restored", since=restored)
+        story.mark(400, "loss", "A")
+        story.mark(30_000, "heal")
+        story.get(50_000, "x", node="B")
+        assert story.classes() - {"calm-duplicate"} == found
+
+
 def test_a_job_whose_life_is_over_may_be_undelivered() -> None:
     story = Story()
     story.add(0, "x", ttl=20)

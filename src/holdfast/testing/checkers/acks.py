@@ -8,10 +8,12 @@ CALM_SLACK_MS = 1_000
 
 
 def kept(facts: Facts, job: JobFacts) -> list[Told]:
-    """Acks that were answered by a node whose disk lived on: the others are not promised to anybody."""
+    """Acks that were answered by a node whose disk lived on, at least until all had heard of them: the others
+    are not promised to anybody."""
     return [
         told for told in job.told
-        if told.f == "ack" and told.is_ok and told.done is not None and not facts.was_lost(told.node, told.invoked)
+        if told.f == "ack" and told.is_ok and told.done is not None
+        and not facts.was_lost(told.node, told.invoked, facts.restored_after(told.done))
     ]
 
 

@@ -102,6 +102,7 @@ class Facts:
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
         self.restarts: list[tuple[int, str]] = []
+        self.restored: list[tuple[int, int]] = []  # when, and as of when
         self.faults: list[tuple[int, int, str]] = []  # begin, end, kind
         self.calm_from: list[int] = []  # calm periods: begin and end, in order
         self.calm_to: list[int] = []
@@ -139,6 +140,8 @@ class Facts:
             self.losses.append((op.t, op.node))
         elif op.f == "restart":
             self.restarts.append((op.t, op.node))
+        elif op.f == "restored":
+            self.restored.append((op.t, value["since"]))
         elif op.f == "heal":
             self.heal = op.t
         elif op.f == "calm":
@@ -219,11 +222,20 @@ class Facts:
         since = self.calm_since(t)
         return since is not None and since <= t - self.settle_ms
 
-    def lost_nodes(self, since: int) -> set[str]:
-        return {node for t, node in self.losses if t >= since}
+    def lost_at_once(self, since: int) -> int:
+        """The most nodes that were lost, from `since` on, before the loss of the first of them was made good."""
+        together: dict[int, set[str]] = {}
+        for t, node in self.losses:
+            if t >= since:
+                together.setdefault(bisect_right(self.restored, (t, 0)), set()).add(node)
+        return max(map(len, together.values()), default=0)
 
-    def was_lost(self, node: str, since: int) -> bool:
-        return any(t >= since and node == lost for t, lost in self.losses)
+    def was_lost(self, node: str, since: int, until: int | None = None) -> bool:
+        return any(t >= since and (until is None or t <= until) and node == lost for t, lost in self.losses)
+
+    def restored_after(self, t: int) -> int | None:
+        """From when on what was told to one node by time `t` did not depend on that node any more."""
+        return min((restored for restored, since in self.restored if since >= t), default=None)
 
     def drift_ms(self, span_ms: int, since: int) -> int:
         """How wrong a node's idea of `span_ms` may be: fast and slow clocks, time in flight (which no node

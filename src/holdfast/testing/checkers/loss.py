@@ -10,7 +10,7 @@ def must_arrive(facts: Facts, job: JobFacts) -> bool:
     """Whether the promise covers this job: accepted, at least once, and more copies than were lost."""
     return (
         job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed
-        and len(facts.lost_nodes(job.invoked)) < job.copies
+        and facts.lost_at_once(job.invoked) < job.copies
     )
 
 
