@@ -69,7 +69,7 @@ test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plai
 
 .PHONY: stories
 stories: setup ## Disque's thirteen stories on seven real nodes
-	@STORIES=1 $(PYTEST) tests/proc/cluster
+	@$(PYTEST) tests/proc/cluster
 
 .PHONY: swarm
 swarm: setup ## Simulated clusters under faults for MINUTES
@@ -125,6 +125,10 @@ servers: ## redis-server and redis-cli: says what is missing; installs it on CI
 .PHONY: bench-core
 bench-core: setup servers ## A node beside redis-server: CPU per command, memory per job, longest pause
 	@code=0; $(PY) -m bench.core || code=$$?; $(PY) -m tools.figures; exit $$code
+
+.PHONY: bench-cluster
+bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU and bus bytes per job, latency
+	@$(PY) -m bench.cluster
 
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table

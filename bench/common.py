@@ -146,10 +146,16 @@ class Talk:
 
     def ask(self, *words: str) -> str:
         """The reply as text; an error reply keeps its leading minus sign."""
+        self.send(*words)
+        return self.read()
+
+    def send(self, *words: str) -> None:
         encoded = [word.encode() for word in words]
         parts = [b"*%d\r\n" % len(encoded)]
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
         self.socket.sendall(b"".join(parts))
+
+    def read(self) -> str:
         line = self.file.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionError("connection closed")
@@ -158,6 +164,10 @@ class Talk:
             length = int(text)
             return self.file.read(length + 2)[:-2].decode(errors="replace") if length >= 0 else ""
         return f"-{text}" if kind == b"-" else text
+
+    def read_words(self) -> list[str]:
+        """The first array in an array, such as the one job GETJOB answers with."""
+        return [self.read() for _ in range(int(self.read()))] if self.read() == "1" else []
 
     def close(self) -> None:
         self.file.close()
@@ -195,10 +205,20 @@ def free_port() -> int:
     raise Missing(f"no free port in {PORTS}")
 
 
-class Server:
-    """A server process of ours, from start to stop."""
+def descendants(pid: int) -> list[int]:
+    """Children, their children and so on; the oldest first."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *descendants(child)]
+    return found
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+
+class Server:
+    """A server process of ours, from start to stop; with the processes it starts itself."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, cores: set[int] = SERVER_CORE) -> None:
         self.name = name
         self.port = free_port()
         self.log = folder / f"{name}.log"
@@ -206,7 +226,7 @@ class Server:
         environment = dict(os.environ)
         paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        with born_on(SERVER_CORE), self.log.open("wb") as log:
+        with born_on(cores), self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -246,14 +266,21 @@ class Server:
         return int(float(value)) if value is not None else None
 
     def cpu_time(self) -> CpuTime:
-        """Summed over all threads: a server that moves work to another thread has not saved it."""
+        """Summed over all threads and children: a server that moves work elsewhere has not saved it."""
         ran = waited = 0
-        for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            with contextlib.suppress(OSError):  # the thread may have ended meanwhile
-                fields = (thread / "schedstat").read_text().split()
-                ran += int(fields[0])
-                waited += int(fields[1])
+        for pid in (self.pid, *descendants(self.pid)):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):  # the thread may have ended meanwhile
+                    fields = (thread / "schedstat").read_text().split()
+                    ran += int(fields[0])
+                    waited += int(fields[1])
         return CpuTime(ran / 1e9, waited / 1e9)
+
+    def move_to(self, cores: set[int]) -> None:
+        for pid in (self.pid, *descendants(self.pid)):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), cores)
 
     def rss_bytes(self) -> int:
         resident_pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
@@ -276,10 +303,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(name: str, command: Sequence[str]) -> Iterator[Server]:
+def running(name: str, command: Sequence[str], cores: set[int] = SERVER_CORE) -> Iterator[Server]:
     """A server that answers, in a folder of its own; stopped and cleared away at the end."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        server = Server(name, command, Path(folder))
+        server = Server(name, command, Path(folder), cores)
         try:
             server.wait_until_ready()
             yield server
@@ -318,6 +345,7 @@ def drive(
     ids: Path | None = None,
     once: bool = False,
     more: Sequence[str] = (),
+    cores: set[int] = LOAD_CORE,
 ) -> Load:
     """Put load on a server. Raises Void unless every single reply was the right one."""
     command = [str(build_loadgen()), "--mode", mode, "--host", HOST, "--port", str(server.port)]
@@ -327,7 +355,7 @@ def drive(
     command += ["--once"] if once else []
     what = f"{server.name} {mode} at pipeline {pipeline}"
     try:
-        with born_on(LOAD_CORE):
+        with born_on(cores):
             done = subprocess.run(
                 [*command, *more], capture_output=True, text=True, timeout=DRIVE_SECONDS_MAX
             )

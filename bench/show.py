@@ -1,4 +1,4 @@
-"""Every promise of a release, run and judged: `make show-node`, and later other lists.
+"""Every promise of a release, run and judged: `make show-node`, `make show-cluster`, and later other lists.
 
 A list is a sequence of lines: what is promised, the goal in words, and a function that finds out. It returns
 the figure as text and True, False, or None for "could not be found out". At the end there is one table:
@@ -36,11 +36,12 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bench import common, core, report
+from bench import cluster, common, core, report
 
 RESULTS = common.ROOT / "bench" / "results"
 LOGS = common.BUILD / "show"
 CORE_RESULTS = LOGS / "core"
+CLUSTER_RESULTS = LOGS / "cluster"
 PYTHON = sys.executable
 
 COMMAND_SECONDS_MAX = 1_800.0
@@ -170,16 +171,6 @@ def tests(key: str, *arguments: str, show: bool = False, **environment: str) -> 
 # ---------------------------------------------------------------- a node started by hand
 
 
-def descendants(pid: int) -> list[int]:
-    """Children, their children and so on; the oldest first."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (thread / "children").read_text().split()):
-                found += [child, *descendants(child)]
-    return found
-
-
 def read_until_ready(terminal: int) -> str:
     """What the screen shows up to the line that contains "ready"; less if that never comes."""
     screen = ""
@@ -210,7 +201,7 @@ def drain_until_end(terminal: int, process: subprocess.Popen[bytes]) -> None:
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
     """Ctrl-C for the node alone: make itself would end with an error, however well the node ended."""
-    below = descendants(process.pid)
+    below = common.descendants(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.kill(below[-1] if below else process.pid, signal.SIGINT)
 
@@ -261,11 +252,28 @@ def core_run() -> Finished:
 
 
 def core_figure(goal: core.Goal) -> Answer:
-    done = core_run()
+    return figure_of(core_run(), CORE_RESULTS / "core.json", goal)
+
+
+# ---------------------------------------------------------------- bench-cluster, once for all its lines
+
+
+@functools.cache
+def cluster_run() -> Finished:
+    (CLUSTER_RESULTS / "cluster.json").unlink(missing_ok=True)
+    return run("cluster", [PYTHON, "-m", "bench.cluster", "--out", str(CLUSTER_RESULTS)])
+
+
+def cluster_figure(goal: core.Goal) -> Answer:
+    return figure_of(cluster_run(), CLUSTER_RESULTS / "cluster.json", goal)
+
+
+def figure_of(done: Finished, results: Path, goal: core.Goal) -> Answer:
+    """A figure that a bench has written and judged."""
     if done.code not in (common.EXIT_PASS, common.EXIT_FALLS_SHORT):
         last = done.output.strip().splitlines()[-1:] or ["no output"]
-        return f"bench-core ended with code {done.code}: {last[0]}", None
-    figure = json.loads((CORE_RESULTS / "core.json").read_text())["figures"][goal.key]
+        return f"the bench ended with code {done.code}: {last[0]}", None
+    figure = json.loads(results.read_text())["figures"][goal.key]
     if figure["verdict"] == "void":
         return "not told by the node", None
     return f"{figure['value']:.2f} {figure['unit']}".strip(), figure["verdict"] == "pass"
@@ -316,7 +324,17 @@ def netns() -> Answer:
 
 
 def cluster_lines() -> list[Line]:
-    return [
+    lines = [
+        Line(f"bench-{goal.key}", goal.title, goal.text(), functools.partial(cluster_figure, goal))
+        for goal in cluster.GOALS
+    ]
+    lines += [
+        Line(
+            "cores",
+            "nodes behind one port: spread, settings, figures, signals, a node that dies",
+            "all pass, none skipped",
+            lambda: tests("cores", "tests/proc/test_cores.py"),
+        ),
         Line(
             "netns",
             "make netns MINUTES=10: 5 nodes, 13 kinds of fault",
@@ -336,6 +354,7 @@ def cluster_lines() -> list[Line]:
             lambda: tests("rolling", f"{LOSSES}::test_all_nodes_restart_one_after_the_other_under_load"),
         ),
     ]
+    return lines
 
 
 LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines, "cluster": cluster_lines}

@@ -35,7 +35,7 @@ PATIENCE_S = 20.0
 
 POLL_S = 0.01
 NODE_TIMEOUT_MS = 2000
-"""Nodes tell each other once a second that they are there: two seconds is the shortest that is calm."""
+"""Short, so that tests need not wait long, and long enough for seven nodes on a busy machine."""
 
 SETTINGS = {"cluster-node-timeout": str(NODE_TIMEOUT_MS), "heal-after-ms": "60000", "maxmemory": "1gb"}
 

@@ -213,6 +213,40 @@ def test_nodes_meet_by_command_and_find_the_others_by_themselves(nodes: Nodes) -
     assert c.ask("GETJOB", "TIMEOUT", 5000, "FROM", "q")[0][2] == b"body"
 
 
+def test_a_node_that_is_not_there_yet_is_met_when_it_is(nodes: Nodes) -> None:
+    """And at an address where nobody ever is, the handshake is shown and logged."""
+    a, b = nodes(), nodes()
+    b.kill()
+    assert a.ask("CLUSTER", "MEET", "127.0.0.1", b.port, b.bus_port) == b"OK"
+    until(lambda: "cannot meet the node at" in a.log())
+    shown = f" 127.0.0.1:{b.port} handshake 0 0 disconnected"
+    assert shown in a.ask("CLUSTER", "NODES").decode()
+    b.start()
+    meet(a, b)
+    until(lambda: shown not in a.ask("CLUSTER", "NODES").decode())
+
+
+def test_a_hard_reset_gives_an_id_that_is_kept(nodes: Nodes) -> None:
+    """Its cluster knows it by the old id only; it joins again under the new one."""
+    a = nodes()
+    b = nodes("--join", a.place())
+    meet(a, b)
+    was = b.id()
+    assert b.ask("CLUSTER", "RESET", "HARD") == b"OK"
+    now = b.id()
+    assert now != was
+    until(lambda: b.connected() == set())
+    assert b.ask("CLUSTER", "MEET", "127.0.0.1", a.port, a.bus_port) == b"OK"
+    until(lambda: a.connected() == {now})
+    assert a.ask("ADDJOB", "q", "body", 5000, "REPLICATE", 2).startswith(b"DI")
+    b.kill()
+    b.start()
+    assert b.id() == now
+    until(lambda: a.connected() == {now})
+    for each in (a, b):
+        assert each.is_unharmed(), each.log()
+
+
 def test_a_node_that_stands_still_loses_its_link_when_too_much_waits_for_it(nodes: Nodes) -> None:
     a = nodes("--set", "cluster-send-buffer=1mb")
     b = nodes("--join", a.place())

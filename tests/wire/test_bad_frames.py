@@ -113,8 +113,9 @@ def made_frames(job_id: bytes) -> list[bytes]:
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
         messages = {
             bus.PING: b"\x01" + life + b"\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
-            bus.REPL: copy, bus.GOTJOB: jid, bus.REFUSED: jid, bus.ENQUEUE: jid,
-            bus.WILLQUEUE: jid, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000),
+            bus.REPL: b"\x00" + copy, bus.GOTJOB: jid + b"\x00", bus.REFUSED: jid, bus.ENQUEUE: jid,
+            bus.HOLDERS: jid + b"\x00" + mask,
+            bus.WILLQUEUE: jid + mask, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000) + mask,
             bus.QUEUED: jid + struct.pack("<II", 1, 2), bus.WORKING: jid + struct.pack("<q", 5000),
             bus.SETACK: jid + b"\x01\x00" + mask, bus.GOTACK: jid + b"\x01" + mask, bus.DELJOB: jid + b"\x01" + mask,
             bus.NEED: name(b"q") + struct.pack("<I", 3), bus.YOURJOB: struct.pack("<q", 1) + copy,

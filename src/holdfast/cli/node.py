@@ -1,4 +1,4 @@
-"""holdfast node: one node in the foreground."""
+"""holdfast node: one node in the foreground, or several behind one port."""
 from __future__ import annotations
 
 import asyncio
@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from holdfast.core.config import BY_NAME
+
+Result = TypeVar("Result")
 
 EPILOG = """
 \b
@@ -21,6 +23,7 @@ Examples:
   holdfast node --set maxmemory=4gb --set requirepass=secret --bind 0.0.0.0
   HOLDFAST_MAXMEMORY=4gb holdfast node --config holdfast.toml
   holdfast node --port 7712 --join 127.0.0.1:7711    a second node on this machine, in one cluster with the first
+  holdfast node --cores 4 --dir ./data               four nodes behind port 7711, each also at its own: 7712 to 7715
   holdfast node --bind 10.0.0.2 --set requirepass=… --cluster-secret-file secret --join 10.0.0.1:7711
 \b
 A flag wins over a HOLDFAST_… variable, that over what CONFIG REWRITE saved in the dir, that over the file.
@@ -35,13 +38,15 @@ Settings and their meaning: CONFIG GET '*' at a running node, or the reference i
 @click.option("--join", "joins", multiple=True, metavar="HOST:PORT",
               help="A node whose cluster to join; repeatable. HOST:PORT@BUSPORT if its bus is not at port + 10000.")
 @click.option("--cluster-secret-file", "secret_file", help="File with the secret that all nodes of the cluster share.")
+@click.option("--cores", type=int, help="Nodes to run behind one port, to use so many cores (1).")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Settings file (TOML).")
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting; repeatable.")
+@click.option("--control", type=int, default=-1, hidden=True)
 def node(
     port: int | None, bind: str | None, folder: str | None, joins: tuple[str, ...], secret_file: str | None,
-    file: Path | None, pairs: tuple[str, ...],
+    cores: int | None, file: Path | None, pairs: tuple[str, ...], control: int,
 ) -> None:
-    """Run one node in the foreground until SIGTERM or Ctrl-C. SIGHUP reads the settings file again."""
+    """Run a node in the foreground until SIGTERM or Ctrl-C. SIGHUP reads the settings file again."""
     flags: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -52,14 +57,14 @@ def node(
         flags[name] = value
     given_by_flag = (
         ("port", port), ("bind", bind), ("dir", folder), ("join", " ".join(joins) or None),
-        ("cluster-secret-file", secret_file),
+        ("cluster-secret-file", secret_file), ("cores", cores),
     )
     for name, given in given_by_flag:
         if given is not None:
             if flags.get(name, str(given)) != str(given):
                 fail(f"--{name} says {given} and --set {name} says {flags[name]}: which is it to be?")
             flags[name] = str(given)
-    sys.exit(run(flags, file))
+    sys.exit(run(flags, file, control))
 
 
 def fail(words: str) -> NoReturn:
@@ -68,25 +73,32 @@ def fail(words: str) -> NoReturn:
     sys.exit(1)
 
 
-def run(flags: dict[str, str], file: Path | None) -> int:
-    """Run a node until it is stopped; again if DEBUG RESTART asked for it."""
+def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
+    """Run a node until it is stopped; again if DEBUG RESTART asked for it. `control`: it is one of several."""
+    from holdfast.shell.cores import Cores
     from holdfast.shell.server import Server, banner
     from holdfast.shell.settings import Settings, SettingsError
 
     while True:
         try:
             settings = Settings(flags, file)
-            start_log(settings.config.text("logfile"))
+            core = settings.config.number("core")
+            start_log(settings.config.text("logfile"), core)
+            if (core > 0) != (control >= 0):
+                raise SettingsError("the setting core is not for you: say how many nodes you want with --cores")
+            if settings.config.number("cores") > 1 and core == 0:
+                return run_loop(Cores(settings, flags, file).run())
             settings.lock()
             log = logging.getLogger("holdfast")
 
             async def serve(settings: Settings = settings, log: logging.Logger = log) -> tuple[int, bool]:
-                server = Server(settings)
+                server = Server(settings, control)
                 serving = asyncio.ensure_future(server.run())
                 await asyncio.sleep(0)
                 if not serving.done():
                     log.info("%s", banner(server))
-                    log.info("ready on %s, process %d", server.where(), os.getpid())
+                    if control < 0:  # else it is ready when all are
+                        log.info("ready on %s, process %d", server.where(), os.getpid())
                 return await serving, server.restart
 
             try:
@@ -100,7 +112,7 @@ def run(flags: dict[str, str], file: Path | None) -> int:
             return code
 
 
-def run_loop(main: Coroutine[Any, Any, tuple[int, bool]]) -> tuple[int, bool]:
+def run_loop(main: Coroutine[Any, Any, Result]) -> Result:
     """uvloop where it can be had; it is what the figures were measured with."""
     try:
         import uvloop
@@ -111,14 +123,15 @@ def run_loop(main: Coroutine[Any, Any, tuple[int, bool]]) -> tuple[int, bool]:
         return asyncio.run(main)
 
 
-def start_log(path: str) -> None:
+def start_log(path: str, core: int) -> None:
     from holdfast.shell.settings import SettingsError
 
     try:
         handler = logging.FileHandler(path) if path else logging.StreamHandler(sys.stderr)
     except OSError as error:
         raise SettingsError(f"cannot write the log {path}: {error.strerror}") from None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    who = f"node {core}: " if core > 0 else ""
+    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
     root = logging.getLogger("holdfast")
     root.handlers[:] = [handler]
     root.propagate = False

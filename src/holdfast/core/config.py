@@ -155,8 +155,14 @@ SETTINGS: Final = [
             live=False, high=65535),
     Setting("announce-bus-port", NUMBER, "0", "Bus port that nodes are told; 0: the one listened on.",
             live=False, high=65535),
+    Setting("cores", NUMBER, "1",
+            "Run so many nodes on this machine behind one port; node i also listens on port + i, its dir is dir/i.",
+            live=False, low=1, high=limits.CORES_MAX),
+    Setting("core", NUMBER, "0", "Which of these nodes this is, from 1. Set by the process that starts them.",
+            live=False, high=limits.CORES_MAX),
     Setting("host-id", TEXT, "",
-            "Which machine this is: copies go to other machines first. Empty: made from the host name.", live=False),
+            "Which machine this is: copies go to other machines first. Empty: found out, the same for all nodes on it.",
+            live=False),
     Setting("zone", TEXT, "", "Which room or data centre this is: copies go to other zones first.", live=False),
 ]
 

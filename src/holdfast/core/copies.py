@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core.ids import id_seq, write_id
+from holdfast.core.ids import id_minutes, id_random, id_seq, write_id
 from holdfast.core.job import Job
 from holdfast.core.limits import (
     DURATION_S_MAX,
@@ -92,8 +92,8 @@ def register(node: Node, copy: Copy) -> Job | None:
     if origin.get(seq) is not None:
         return None  # another job of the same number: no honest node makes two
     job = Job(
-        seq, bus.Reader(bytes.fromhex(copy.jid[26:42].decode("ascii"))[::-1]).long(), origin, node.queue(copy.queue),
-        copy.body, (node.now - copy.age) * 1_000_000, node.now + copy.life, int(copy.jid[42:46], 16),
+        seq, id_random(copy.jid), origin, node.queue(copy.queue), copy.body, (node.now - copy.age) * 1_000_000,
+        node.now + copy.life, id_minutes(copy.jid),
     )
     if node.broken("life-longer-by-hop"):
         job.expire = node.now + i64(job.minutes) * 60_000

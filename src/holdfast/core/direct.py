@@ -48,7 +48,7 @@ class Direct:
         size: i64 = len(body)
         if not (
             session.is_plain and node.is_plain and timeout == b"0"
-            and len(node.peers) == 1
+            and node.is_alone
             and size <= node.body_bytes_max
             and node.used + size + JOB_BYTES + BODY_BYTES_EXTRA < node.full
             and len(queue_name) <= QUEUE_NAME_BYTES_MAX

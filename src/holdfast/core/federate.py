@@ -23,7 +23,7 @@ from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.replicate import read_copy
-from holdfast.core.requeue import IS_LEASED, is_leased, write_queued, write_state
+from holdfast.core.requeue import IS_LEASED, due, is_leased, stop_asking, write_queued, write_state
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -189,6 +189,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     node.count("imported")
     queue = job.queue
     queue.note_import(peer.index, node.now)
+    stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = ME
     job.hops = int(min(255, copy.hops + 1))
@@ -228,7 +229,7 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
-    """The taker has recorded that it does not have it: it is ours to queue again."""
+    """The taker has recorded that it does not have it: it is ours to queue again, if no other holder has."""
     job = peer.moves.pop(int(reader.long()), None)
     reader.job_id()
     if job is None or not node.is_here(job) or job.state != ACTIVE or not job.flags & MOVING:
@@ -238,7 +239,10 @@ def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     if job.retry == 0:
         job.holders = MY_BIT
     records.back(node, job)
-    node.enqueue(job)
+    if job.retry > 0 and job.holders & ~MY_BIT & ~peer.bit:
+        due(node, job)
+    else:
+        node.enqueue(job)
 
 
 def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
@@ -319,4 +323,5 @@ def in_doubt(node: Node, job: Job) -> None:
     elif job.retry == 0:
         job.flags |= IN_DOUBT | HANDED_OUT
         job.qtime = 0
+        records.doubt(node, job)
         node.count("in-doubt")

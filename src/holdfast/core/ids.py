@@ -57,6 +57,19 @@ def id_seq(jid: bytes) -> i64:
     return (unhex8(read_i64_be(jid, 10)) << 32) | unhex8(read_i64_be(jid, 18))
 
 
+def id_random(jid: bytes) -> i64:
+    """The random part of an id."""
+    high = unhex8(read_i64_be(jid, 26))
+    if high >= 0x80000000:
+        high -= 0x100000000  # a machine word has a sign; uncompiled numbers must be told
+    return (high << 32) | unhex8(read_i64_be(jid, 34))
+
+
+def id_minutes(jid: bytes) -> i64:
+    """The TTL field of an id."""
+    return unhex8(read_i64_be(jid, 38)) & 0xFFFF
+
+
 def id_matches(jid: bytes, seq: i64, rnd: i64, minutes: i64) -> bool:
     """Whether a text of 48 bytes says exactly this sequence, random part and TTL, in lower case."""
     return (

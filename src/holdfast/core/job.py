@@ -44,6 +44,7 @@ PAGE_SLOTS: Final = 128
 enough that one long-lived job among many short-lived ones pins a kilobyte and not more."""
 
 
+@mypyc_attr(acyclic=True)
 class Task:
     """What a job is in the middle of, where that takes more than a job itself remembers.
 

@@ -51,6 +51,9 @@ REPLICATE_MAX: Final = 65535
 REPLICATE_DEFAULT_MAX: Final = 3
 """Copies of a job that does not say how many, or fewer where fewer nodes can be reached."""
 
+CORES_MAX: Final = 32
+"""Nodes of one machine behind one port: half of what a mesh can have, so that two such machines can meet."""
+
 TTL_MINUTES_MAX: Final = 65535
 """Four hex digits in the job id hold the TTL in minutes; a longer TTL shows as this."""
 
@@ -128,3 +131,8 @@ CLIENT_NAME_BYTES_MAX: Final = 256
 
 QUEUE_NAME_BYTES_MAX: Final = 64 * KIB
 """A queue's name travels in every reply; nobody needs more, and SCAN's cursor carries it too."""
+
+TOMBS_MAX: Final = 500_000
+TOMBS_GIVEN_UP: Final = 50_000
+"""Ended jobs of which only the end is remembered, about a hundred megabytes of them; past that so many of the oldest
+are forgotten. In calm times they are kept for two minutes, with a forgotten node for the life of its jobs."""

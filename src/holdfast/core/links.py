@@ -25,7 +25,7 @@ def note_ack(peer: Peer, ack: i64) -> None:
     peer.acked = ack
     flying = peer.flying
     while flying and flying[0][0] <= ack:
-        flying.popleft()[1].flying -= 1
+        land(flying.popleft()[1])
     telling = peer.telling
     while telling and telling[0][0] <= ack:
         telling.popleft()
@@ -36,17 +36,23 @@ def note_ack(peer: Peer, ack: i64) -> None:
         peer.unheard.pop(0)
 
 
+def land(jobs: list[Job]) -> None:
+    """These copies are no longer on their way, wherever they are."""
+    for job in jobs:
+        job.flying -= 1
+
+
 def note_copy(node: Node, peer: Peer, job: Job) -> None:
     """A copy of the job goes out in the frame that is being made."""
     job.flying += 1
-    peer.flying.append((peer.sent + 1, job))
+    peer.boarding.append(job)
     if len(peer.out) >= bus.FRAME_BYTES_FULL:
         make_frame(node, peer)
 
 
 def is_copy_flying(peer: Peer, job: Job) -> bool:
     """Whether a copy is on its way to that peer."""
-    return job.flying > 0 and any([each is job for _, each in peer.flying])
+    return job.flying > 0 and (job in peer.boarding or any([job in jobs for _, jobs in peer.flying]))
 
 
 def flush(node: Node) -> None:
@@ -66,6 +72,9 @@ def make_frame(node: Node, peer: Peer) -> None:
             if node.broken("resend-after-reconnect"):
                 peer.unheard.append((peer.sent, peer.out.getvalue()))
             bus.write_i64(head, peer.sent)
+            if peer.boarding:
+                peer.flying.append((peer.sent, peer.boarding))
+                peer.boarding = []
         else:
             bus.write_i64(head, 0)
         bus.write_i64(head, peer.received)

@@ -63,7 +63,8 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
         if peer is None:
             return None
     is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
-    if node.now < peer.forgotten_until and not is_invited:
+    is_too_late = peer.needs_word and facts.incarnation == peer.facts.incarnation
+    if (node.now < peer.forgotten_until or is_too_late) and not is_invited:
         return None
     if facts.incarnation < peer.facts.incarnation:
         node.count("old-life-refused")
@@ -73,6 +74,7 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     peer.facts = facts
     peer.is_member = True
     peer.forgotten_until = 0
+    peer.needs_word = False
     if not is_known:
         changed(node, peer)
     return peer

@@ -38,6 +38,7 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    slots,
     talk,
     views,
 )
@@ -159,6 +160,8 @@ class Node:
         self.blocked: i64 = 0
         self.monitors: list[Session] = []
         self.held: list[Session] = []  # those whose commands wait until CLIENT PAUSE ends
+        self.is_gathering: bool = False  # of replies: see slots.py
+        self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
         # Commands.
@@ -197,6 +200,9 @@ class Node:
         self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
         self.awake: i64 = -NEVER  # since when, if it slept
         self.node_timeout: i64 = 15_000
+        self.is_one_of_many: bool = config.number("cores") > 1  # nodes that share a port (shell/cores.py)
+        self.is_alone: bool = True  # a plain ADDJOB asks nobody for a copy
+        self.shares_hosts: bool = False  # there are other machines, and some of us are on the same one
         self.is_membership_changed: bool = False
         self.is_joining: bool = False  # was told of a cluster to join
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
@@ -730,9 +736,7 @@ class Node:
             return
         self.expired += 1
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
-            replicate.abort(
-                self, job, b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
-            )
+            replicate.abort(self, job, replicate.REMOVED)
             if job.state == GONE:
                 return
         self.endings.pop(job, None)
@@ -755,14 +759,14 @@ class Node:
         if job.holders & ~1 and job.state != GONE:
             requeue.tell_queued(self, job, job.holders & ~1)
 
-    def end(self, job: Job) -> None:
-        """A consumer is done with it. Alone we forget it; otherwise everybody who may hold a copy must know."""
+    def end(self, job: Job, why: i64 = acks.DONE) -> None:
+        """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
         if job.holders == 1 and job.task is None:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
         elif not self.abandon_adding(job):
-            acks.end(self, job, acks.DONE)
+            acks.end(self, job, why)
 
     def find(self, jid: bytes) -> Job | None:
         if len(jid) != ID_LENGTH:
@@ -831,8 +835,11 @@ class Node:
         """Delete every job of a queue, in whatever state; returns how many."""
         count: i64 = 0
         for job in self.jobs_of(queue):
-            self.forget(job)
-            count += 1
+            count += 0 if job.state == ACKED else 1
+            if job.state == WAIT_REPL:
+                replicate.abort(self, job, replicate.REMOVED)
+            elif job.state == ACTIVE or job.state == QUEUED:
+                self.end(job, acks.FLUSHED)
         return count
 
     def jobs_of(self, queue: Queue) -> list[Job]:
@@ -848,7 +855,10 @@ class Node:
         return found
 
     def flush_all(self) -> None:
-        """Delete every job and every queue; sessions that wait get nothing and may go on."""
+        """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
+        for job in self.all_jobs():
+            if job.state == WAIT_REPL:
+                replicate.abort(self, job, replicate.REMOVED)
         for job in self.all_jobs():
             records.gone(self, job)
             self.forget(job)
@@ -906,21 +916,7 @@ class Node:
         return job.state != GONE
 
     def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
-        """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
-        slot.reply = reply
-        if session is None:
-            return
-        ready = BytesWriter()
-        while session.slots:
-            first = session.slots[0].reply
-            if first is None:
-                break
-            ready.write(first)
-            session.slots.popleft()
-        if not session.slots and session.blocked == FOR_COPIES:
-            self.answer(session, ready.getvalue())
-        elif len(ready) > 0:
-            self.wakeups.append((session, ready.getvalue()))
+        slots.fill(self, session, slot, reply)
 
     def everybody(self) -> i64:
         """All members, this node among them."""

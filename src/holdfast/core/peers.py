@@ -62,6 +62,7 @@ class Peer:
         self.heard: i64 = 0
         self.away_since: i64 = 0
         self.forgotten_until: i64 = 0
+        self.needs_word: bool = False  # was forgotten, and has missed more than anybody remembers
         self.has_missed: bool = False  # was forgotten, so endings were collected without it
         self.ahead: i64 = NEVER  # of its wall clock ours was this much at its last word; NEVER: it said none yet
         self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while
@@ -74,7 +75,8 @@ class Peer:
         self.acked: i64 = 0
         self.received: i64 = 0
         self.owes_ack: bool = False
-        self.flying: deque[tuple[int, Job]] = deque()  # copies in frames that are not acknowledged yet
+        self.flying: deque[tuple[int, list[Job]]] = deque()  # copies in frames that are not acknowledged yet
+        self.boarding: list[Job] = []  # copies in the frame that is being made
         self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch

@@ -33,6 +33,7 @@ TOOK: Final = 10
 REFUSED: Final = 11
 COUNTS: Final = 12
 TAKEN: Final = 13
+DOUBT: Final = 14
 
 # What a NODE record says of a node.
 HEARD_OF: Final = 0
@@ -171,6 +172,16 @@ def taken(node: Node, job: Job) -> None:
     out = begin(node, TAKEN)
     write_job_id(out, job)
     node.records.append(out.getvalue())
+
+
+def doubt(node: Node, job: Job) -> None:
+    """Nobody can say any more whether it was taken: a restart must not ask again, and be told that it was not."""
+    if not node.is_recording or node.broken("doubt-not-recorded"):
+        return
+    out = begin(node, DOUBT)
+    write_job_id(out, job)
+    node.records.append(out.getvalue())
+    node.must_sync = True
 
 
 def back(node: Node, job: Job) -> None:

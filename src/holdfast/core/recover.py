@@ -13,6 +13,7 @@ from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.records import (
     BACK,
     COUNTS,
+    DOUBT,
     ENDING,
     FORGOTTEN,
     GAVE,
@@ -164,6 +165,11 @@ class Loading:
             job.responsible = int(peer.index)
             job.holders |= peer.bit
             job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
+        elif kind == DOUBT:
+            self.moves.pop(job, None)
+            job.flags &= ~MOVING
+            job.flags |= IN_DOUBT | HANDED_OUT
+            job.qtime = 0
         elif kind == TAKEN:
             self.moves.pop(job, None)
             job.flags &= ~MOVING

@@ -10,6 +10,9 @@ the producer's patience ends first it gets NOREPL, and the job is ended as `abor
 acknowledged (acks.py): told to every node that may hold a copy until all have heard, because a copy that
 nobody tells would be delivered.
 
+Where the copies go: to nodes in zones that have none, then to machines that have none, then to any. Nodes of one
+machine die together, so their copies do not count for each other while other machines could hold one (`is_enough`).
+
 A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
 it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
 is answered sooner; the rest are made in the background, and asked for again until they are there
@@ -23,11 +26,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import acks, links, records, tombs
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
+from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
 from holdfast.core.session import FOR_COPIES, Session, Slot
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from holdfast.core.node import Node
 
 ONE_MORE_MS: Final = 50
+
+REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 
 FULL_MS: Final = 10_000
 """How long a node that refused a copy is not asked by the healer."""
@@ -51,6 +57,7 @@ class Batch:
         self.left: int = len(jobs)
 
 
+@mypyc_attr(acyclic=True)
 class Adding(Task):
     """A job that waits for its copies."""
 
@@ -123,8 +130,7 @@ def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
         for peer in node.peers:
             if peer.bit & earlier and peer.is_linked:
                 write_holders(node, peer, job)
-    for peer in chosen:
-        send_copy(node, peer, job)
+    send_copies(node, chosen, job)
 
 
 def version_of(job: Job) -> i64:
@@ -133,33 +139,83 @@ def version_of(job: Job) -> i64:
 
 
 def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
-    """Nodes for copies: reachable ones, those on hosts that have none first, otherwise by chance."""
+    """Nodes for copies: reachable ones, the farthest from those that have one, by chance among equals."""
     if node.force_holders is not None:
         forced = [node.by_id[node_id] for node_id in node.force_holders if node_id in node.by_id]
         return [peer for peer in forced if peer.is_linked and not peer.bit & without][:count]
     left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
-    used = {peer.facts.host_id for peer in node.peers if peer.bit & job.holders and peer.facts.host_id}
+    if len(left) <= count:
+        return left
+    holders = [peer for peer in node.peers if peer.bit & job.holders]
+    hosts = {host_of(peer) for peer in holders}
+    zones = {peer.facts.zone for peer in holders}
     chosen: list[Peer] = []
     while left and len(chosen) < count:
-        elsewhere = [peer for peer in left if not peer.facts.host_id or peer.facts.host_id not in used]
-        pool = elsewhere or left
+        pool = (
+            [peer for peer in left if peer.facts.zone not in zones]
+            or [peer for peer in left if host_of(peer) not in hosts]
+            or left
+        )
         peer = pool[node.random_below(len(pool))]
         left.remove(peer)
         chosen.append(peer)
-        if peer.facts.host_id:
-            used.add(peer.facts.host_id)
+        hosts.add(host_of(peer))
+        zones.add(peer.facts.zone)
     return chosen
+
+
+def host_of(peer: Peer) -> bytes:
+    """A node that does not say on which machine it is, is on one of its own."""
+    return peer.facts.host_id or peer.facts.node_id
+
+
+def hosts_reachable(node: Node) -> i64:
+    """Machines that could hold a copy, this one among them."""
+    return len({host_of(peer) for peer in node.peers if peer.index == ME or peer.is_reachable(node.now)})
+
+
+def copies_by_default(node: Node) -> i64:
+    """Of a job that does not say how many. Nodes that share a port are one to their users: machines count there."""
+    able: i64 = hosts_reachable(node) if node.is_one_of_many else node.reachable() + 1
+    return min(REPLICATE_DEFAULT_MAX, able)
+
+
+def is_enough(node: Node, task: Adding) -> bool:
+    """Whether those that hold a copy are as many as wanted, on as many machines as can be had."""
+    if count_bits(task.confirmed) < task.wanted:
+        return False
+    if not node.shares_hosts:
+        return True
+    hosts: i64 = len({host_of(peer) for peer in node.peers if peer.bit & task.confirmed})
+    return hosts >= min(task.wanted, hosts_reachable(node))
+
+
+def regard_hosts(node: Node) -> None:
+    """After a link came or went: who is on which machine, and what follows for most jobs."""
+    linked = [peer for peer in node.peers if peer.index == ME or peer.is_linked]
+    hosts: i64 = len({host_of(peer) for peer in linked})
+    node.shares_hosts = 1 < hosts < len(linked)
+    node.is_alone = hosts == 1 if node.is_one_of_many else len(linked) == 1
 
 
 def send_copy(node: Node, peer: Peer, job: Job) -> None:
     """The receiver is in the set already: a possible holder from the moment the frame may leave."""
-    links.explain(node, peer, job.holders)
+    send_copies(node, [peer], job)
+
+
+def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
+    """The same bytes for all: they are in our own numbering of nodes."""
     delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
-    peer.out.append(bus.REPL)
-    bus.write_i8(peer.out, version_of(job))
-    write_copy(node, peer.out, job, job.holders, delay_left)
-    links.note_copy(node, peer, job)
-    node.count("repl")
+    copy = BytesWriter()
+    copy.append(bus.REPL)
+    bus.write_i8(copy, version_of(job))
+    write_copy(node, copy, job, job.holders, delay_left)
+    data = copy.getvalue()
+    for peer in peers:
+        links.explain(node, peer, job.holders)
+        peer.out.write(data)
+        links.note_copy(node, peer, job)
+        node.count("repl")
 
 
 def write_holders(node: Node, peer: Peer, job: Job) -> None:
@@ -244,7 +300,7 @@ def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
     task = job.task
     if isinstance(task, Adding) and version == task.version & 255:
         task.confirmed |= peer.bit
-        if count_bits(task.confirmed) >= task.wanted:
+        if is_enough(node, task):
             accept(node, job, task)
 
 
@@ -283,9 +339,12 @@ def accept(node: Node, job: Job, task: Adding) -> None:
         node.filling[job] = None
     batch = task.batch
     if batch is None:
-        reply_id = b"+" + node.id_text(job) + b"\r\n"
+        reply = BytesWriter()
+        reply.append(43)
+        write_job_id(reply, job)
+        reply.write(b"\r\n")
         begin_accepted(node, job, task)
-        node.fill_slot(task.session, task.slot, reply_id)
+        node.fill_slot(task.session, task.slot, reply.getvalue())
         return
     batch.left -= 1
     job.qtime = 0
@@ -359,6 +418,9 @@ def wake(node: Node, job: Job) -> None:
     assert isinstance(task, Adding)
     if task.deadline != 0 and node.now >= task.deadline:
         abort(node, job, b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n")
+        return
+    if is_enough(node, task):
+        accept(node, job, task)  # the machine that was still missing is out of reach by now
         return
     if job.flying == 0:  # whoever has not answered by now lost its copy with a link
         for peer in node.peers:

@@ -103,16 +103,18 @@ def ask_holders(node: Node, job: Job, others: i64) -> None:
     """Say that we are about to queue it, and give them time to object."""
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
-            write_willqueue(peer, job)
+            write_willqueue(node, peer, job)
             node.asking[job] |= int(peer.bit)
     # Whoever can be heard answers, or its link ends within node-timeout.
     wait: i64 = node.node_timeout if node.asking[job] or is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
 
 
-def write_willqueue(peer: Peer, job: Job) -> None:
+def write_willqueue(node: Node, peer: Peer, job: Job) -> None:
+    links.explain(node, peer, job.holders)
     peer.out.append(bus.WILLQUEUE)
     write_job_id(peer.out, job)
+    bus.write_i64(peer.out, job.holders)
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -212,13 +214,18 @@ def is_leased(node: Node, job: Job) -> bool:
 def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer is about to queue a job: say what we know."""
     jid = reader.job_id()
+    holders = links.read_mask(node, peer, reader) | peer.bit
     job = node.find(jid)
     if job is None:
-        if not acks.answer_from_tomb(node, peer, jid, peer.bit):
+        if not acks.answer_from_tomb(node, peer, jid, holders):
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
         return
+    if job.state == QUEUED:
+        for each in node.peers:
+            if each.bit & holders & ~job.holders and each.is_linked and each is not peer:
+                write_queued(node, each, job)  # it may have it queued as well: one of us takes it out again
     if job.state != ACKED or not node.broken("h9-deaf-while-acked"):
-        tombs.learn_holders(node, job, peer.bit)
+        tombs.learn_holders(node, job, holders)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
     elif job.state != QUEUED and node.broken("willqueue-unanswered"):
@@ -359,7 +366,7 @@ def link_up(node: Node, peer: Peer) -> None:
     """Tell a peer that is back what was queued again while it was away, and ask it what we ask the others."""
     for job, waiting in node.asking.items():
         if waiting & int(peer.bit):
-            write_willqueue(peer, job)
+            write_willqueue(node, peer, job)
     if node.broken("no-reannounce"):
         return
     for job in list(node.requeued):
@@ -415,8 +422,8 @@ def woke_up(node: Node) -> None:
     They may have given up their links with it, which it learns only now. So for a while the end of a link is no
     answer: whoever was asked is asked again over the next one.
     """
-    if node.broken("sleeper-hands-out"):
-        return
+    if node.broken("sleeper-hands-out") or is_just_awake(node):
+        return  # asking after very many jobs may itself take long, and must not look like sleep
     node.count("woke-up")
     node.awake = node.now
     for job in node.all_jobs():

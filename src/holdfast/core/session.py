@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core.alarms import Alarm
 from holdfast.core.job import Job
@@ -31,6 +31,7 @@ REPLY_SKIP_NEXT: Final = 2
 REPLY_SKIP: Final = 3
 
 
+@mypyc_attr(acyclic=True)
 class Slot:
     """The place of one command's reply among those of its session that wait for copies."""
 

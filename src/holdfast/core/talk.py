@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, replicate, requeue, views
+from holdfast.core import acks, federate, links, membership, replicate, requeue, slots, views
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -56,6 +56,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.owes_ack = False
     peer.told = 0
     peer.table = [UNEXPLAINED] * (NODES_MAX + 1)
+    replicate.regard_hosts(node)
     node.count("link-up")
     if node.broken("resend-after-reconnect"):
         links.explain(node, peer, (1 << len(node.peers)) - 1)
@@ -76,10 +77,13 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.is_linked = False
     peer.away_since = node.now
     peer.out = BytesWriter()
-    for _, job in peer.flying:
-        job.flying -= 1
+    for _, jobs in peer.flying:
+        links.land(jobs)
+    links.land(peer.boarding)
     peer.flying.clear()
     peer.taking.clear()
+    peer.boarding = []
+    replicate.regard_hosts(node)
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
@@ -101,14 +105,30 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
         if ack < peer.acked or ack > peer.sent:
             raise BadFrame("an acknowledgement of a frame that was never sent")
         links.note_ack(peer, ack)
+        slots.gather(node)
         while reader.more():
-            handler = HANDLERS.get(reader.u8())
-            if handler is None:
-                raise BadFrame("a message of a type there is none of")
-            handler(node, peer, reader)
+            kind = reader.u8()
+            # The ones that come a million times are called by name: that is compiled to a plain call.
+            if kind == bus.REPL:
+                replicate.on_repl(node, peer, reader)
+            elif kind == bus.GOTJOB:
+                replicate.on_gotjob(node, peer, reader)
+            elif kind == bus.SETACK:
+                acks.on_setack(node, peer, reader)
+            elif kind == bus.GOTACK:
+                acks.on_gotack(node, peer, reader)
+            elif kind == bus.DELJOB:
+                acks.on_deljob(node, peer, reader)
+            else:
+                handler = HANDLERS.get(kind)
+                if handler is None:
+                    raise BadFrame("a message of a type there is none of")
+                handler(node, peer, reader)
     except BadFrame:
         node.count("bad-frame")
         return False
+    finally:
+        slots.release_all(node)
     node.bus_frames_in += 1
     membership.heard(node, peer)
     return True

@@ -4,6 +4,10 @@ A tombstone is an id that must not come back. It answers every question about th
 the set of nodes that may still have a copy, and goes when no copy can be alive or on its way any more. There
 are many, one for each job that ended in the last while: their ends are whole seconds, so that those buried
 together are one object, and they are found again by the second in which they go.
+
+Those that name a forgotten node are the log of the endings it has missed, and may have to be kept for as long as
+the jobs would have lived. There is a bound to that: past it the oldest are given up, and a forgotten node that one
+of them named is let in again only by an operator's word, since nobody can tell it everything any more.
 """
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from mypy_extensions import i64
 
 from holdfast.core import records
 from holdfast.core.job import Job
+from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.peers import Tomb
 
 if TYPE_CHECKING:
@@ -38,6 +43,24 @@ def bury(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
         until = max(until, known.until)
     place(node, jid, why, holders, until)
     records.tomb(node, jid, node.tombs[jid])
+    if len(node.tombs) > TOMBS_MAX:
+        give_up_oldest(node)
+
+
+def give_up_oldest(node: Node) -> None:
+    """Some at a time: looking for the first of very many is costly."""
+    oldest: list[bytes] = []
+    for jid in node.tombs:
+        if len(oldest) == TOMBS_GIVEN_UP:
+            break
+        oldest.append(jid)
+    holders: i64 = 0
+    for jid in oldest:
+        holders |= node.tombs.pop(jid).holders
+    node.count("tombstones-given-up")
+    for peer in node.peers:
+        if peer.bit & holders and peer.is_forgotten():
+            peer.needs_word = True
 
 
 def place(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:

@@ -58,3 +58,18 @@ NEWS = 200
 LINES_S = 10.0
 """Lines about strangers, and about links that come and go, that the log gets in this many seconds; the rest is
 counted. A full mesh of 62 nodes that starts is news, and fits."""
+
+# -- nodes behind one port (cores.py) -----------------------------------------------------------------------
+
+CORE_AGAIN_S = 0.5
+CORE_AGAIN_S_MAX = 10.0
+"""Before a node that has ended is started again: doubled each time, from the first again once it has lasted."""
+
+CORE_STOP_S = 15.0
+"""A node that was asked to stop and has not: longer than it gives its clients to read what they are owed."""
+
+CORE_PORTS_TRIES = 100
+"""With port 0, places in which to look for a free port and as many free ones behind it."""
+
+LINE_BYTES_MAX = 1024 * 1024
+"""A message between the nodes of a machine: a setting of any sensible length."""

@@ -126,7 +126,7 @@ class Bus:
         self.number = 0  # of the last link granted
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
         self.dialing: set[str] = set()
-        self.unmet: set[str] = set()  # where an operator wants us to meet somebody, and nobody was there yet
+        self.unmet: set[str] = set()  # where we were to meet somebody, and the log says that nobody was there yet
         self.handshakes: Counter[str] = Counter()  # that strangers have begun, by address
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
@@ -213,8 +213,7 @@ class Bus:
             self.start(self.reach_and_tell(place, address))
 
     async def reach_and_tell(self, place: Place, address: bytes) -> None:
-        self.unmet.add(str(place))
-        found = await self.reach(place)
+        found = await self.reach(place, is_wanted=True)
         if found == self.me.node_id:
             log.info("the node to meet at %s is this one", place)
         elif found not in self.links:
@@ -231,7 +230,7 @@ class Bus:
         self.me = replace(self.me, node_id=node_id, run=secrets.randbits(64))
         log.info("this node is %s now", node_id.decode())
 
-    async def reach(self, place: Place) -> bytes:
+    async def reach(self, place: Place, is_wanted: bool = False) -> bytes:
         """Connect and shake hands. Who is there, if that could be found out."""
         name = str(place)
         if name in self.dialing:
@@ -241,8 +240,9 @@ class Bus:
             sock = await self.connect(place)
             return await self.greet(sock, name, is_dialer=True)
         except (OSError, TimeoutError) as error:
-            if name in self.unmet:
-                self.news.say(name, f"cannot meet the node there yet: {error or 'no answer'}")
+            if is_wanted and name not in self.unmet:
+                self.unmet.add(name)
+                log.info("cannot meet the node at %s yet, trying on: %s", name, str(error) or "no answer")
             log.debug("cannot reach the node at %s: %s", name, error)
         except Unwelcome as why:
             self.complaints.say(name, str(why))

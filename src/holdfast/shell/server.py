@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import hashlib
 import logging
 import os
 import platform
@@ -21,7 +20,6 @@ import socket
 import sys
 import time
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +34,10 @@ from holdfast.core.session import Session
 from holdfast.core.version import VERSION
 from holdfast.shell import clock
 from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, read_join
+from holdfast.shell.cores import Siblings
 from holdfast.shell.handshake import WORD, Hello
-from holdfast.shell.settings import Settings, SettingsError
+from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there
+from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
 log = logging.getLogger("holdfast")
 
@@ -61,9 +61,12 @@ DESCRIPTORS_SPARE = 32
 
 
 class Server:
-    """Runs one node. `ready` is set when clients can connect, `done` when it should stop."""
+    """Runs one node. `ready` is set when clients can connect, `done` when it should stop.
 
-    def __init__(self, settings: Settings) -> None:
+    One of several behind one port has a `control`: the line to the process that started them all (cores.py).
+    """
+
+    def __init__(self, settings: Settings, control: int = -1) -> None:
         self.settings = settings
         self.config = settings.config
         offset = clock.offset_ms()
@@ -82,7 +85,10 @@ class Server:
         self.rates = Rates()
         self.pauses = CollectorPauses()
         self.fault_count = 0
-        self.port = self.config.number("port")
+        self.core = self.config.number("core")  # 0: alone at its port
+        self.port = self.config.number("port") + self.core
+        self.siblings: Siblings | None = None
+        self.control = control
         self.bus: Bus | None = None
         self.bus_port = 0
         self.is_port_given = self.port != 0
@@ -103,6 +109,9 @@ class Server:
             self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         self.loop.add_signal_handler(signal.SIGHUP, self.reload)
         calm_collector()
+        if self.control >= 0:
+            self.siblings = Siblings(self, self.control)
+            await self.siblings.open()
         sweeping = asyncio.create_task(self.sweep())
         self.step()
         try:
@@ -113,6 +122,8 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
             await self.bus.close()
+            if self.siblings is not None:
+                self.siblings.close()
             self.save_nodes()
             self.loop.remove_reader(self.sockets.fileno())
             self.sockets.shut()
@@ -168,6 +179,8 @@ class Server:
             self.sockets.sweep()
             self.save_nodes()
             self.rates.sample(self.sockets.figures(), self.commands_run())
+            if self.siblings is not None:
+                self.siblings.tell_figures()
             if seconds % COLLECT_ALL_S == 0 and self.node.jobs < COLLECT_ALL_JOBS_MAX:
                 gc.collect()
 
@@ -225,7 +238,10 @@ class Server:
             sock = bind(address, self.port, backlog)
             self.port = sock.getsockname()[1]
             self.sockets.listen(sock)
-        self.config.set("port", str(self.port))  # what it came to, where the system chose
+            if self.core > 0:
+                self.sockets.listen(bind(address, self.config.number("port"), backlog, is_shared=True))
+        if self.core == 0:
+            self.config.set("port", str(self.port))  # what it came to, where the system chose
         path = self.config.text("unixsocket")
         if not addresses and not path:
             raise SettingsError("nowhere to listen: bind is empty and there is no unixsocket")
@@ -310,12 +326,11 @@ class Server:
         for name in ("announce-ip", "host-id", "zone"):
             if WORD.fullmatch(text(name).encode()) is None or len(text(name)) > 255:
                 raise SettingsError(f"{name}: letters, digits and . _ : % + - only, and no more than 255 of them")
-        host_id = text("host-id") or hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
         return Hello(
             node_id=self.node.node_id, incarnation=self.node.incarnation, run=secrets.randbits(64),
             port=number("announce-port") or self.port, bus_port=number("announce-bus-port") or self.bus_port,
-            host=text("announce-ip"), path=path, host_id=host_id.encode(), zone=text("zone").encode(),
-            has_secret=bool(self.settings.secret),
+            host=text("announce-ip"), path=path, host_id=(text("host-id") or host_id()).encode(),
+            zone=text("zone").encode(), has_secret=bool(self.settings.secret),
         )
 
     def read_join(self, text: str) -> Place:
@@ -351,6 +366,8 @@ class Server:
         self.node.requests.clear()
         for request in requests:
             self.carry_out_one(request)
+            if self.siblings is not None:
+                self.siblings.pass_on(request)
 
     def carry_out_one(self, request: effects.Request) -> None:
         session = request.session
@@ -412,9 +429,7 @@ class Server:
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
         self.sockets.links.configure(number("cluster-send-buffer"))
-        level = {"debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO,
-                 "warning": logging.WARNING}[self.config.text("loglevel")]
-        log.setLevel(level)
+        log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
 
     def log_faults(self) -> None:
         for fault in self.node.faults:
@@ -445,6 +460,8 @@ class Server:
             **self.rates.now(),
         }
         facts.update({name: str(value) for name, value in self.sockets.figures().items()})
+        if self.siblings is not None:
+            facts.update(self.siblings.totals())
         return facts
 
     def direct(self) -> list[tuple[bytes, int, int]]:
@@ -472,67 +489,6 @@ def make_sockets(node: Node, offset_ms: int) -> Any:
     from holdfast.shell import plain
 
     return plain.Sockets(node, handlers, offset_ms)
-
-
-def bind(address: str, port: int, backlog: int) -> socket.socket:
-    host = address.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=backlog)
-    except OSError as error:
-        raise SettingsError(f"cannot listen on {address} port {port}: {error.strerror or error}") from None
-
-
-def bind_unix(path: Path, permissions: str, backlog: int) -> socket.socket:
-    """A listening Unix socket, with its permissions from the first moment on."""
-    try:
-        mode = int(permissions, 8)
-    except ValueError:
-        mode = -1
-    if not 0 <= mode <= 0o777:
-        raise SettingsError(f"unixsocketperm: '{permissions}' is not an octal number up to 777")
-    if path.is_socket():
-        if is_answered(path):
-            raise SettingsError(f"cannot listen on the Unix socket {path}: another process does")
-        path.unlink(missing_ok=True)  # left behind by one that is gone
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o777 & ~mode)
-    try:
-        sock.bind(str(path))
-        sock.listen(backlog)
-    except OSError as error:
-        raise SettingsError(f"cannot listen on the Unix socket {path}: {error.strerror or error}") from None
-    finally:
-        os.umask(mask)
-    return sock
-
-
-def is_answered(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
-
-
-def is_there(address: str) -> bool:
-    """Whether a name or number is an address of some machine."""
-    try:
-        return bool(socket.getaddrinfo(address.strip("[]"), None))
-    except OSError:
-        return False
-
-
-def is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def resident_bytes() -> int:

@@ -38,6 +38,9 @@ NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{
 SECRET_BYTES_MAX = 4096
 HIDDEN = "(hidden)"
 PREFIX = "HOLDFAST_"
+LOG_LEVELS = {
+    "debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING,
+}
 # Variables that begin like a setting and are none.
 NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT"}
 
@@ -165,16 +168,20 @@ class Settings:
 
     def node_id(self) -> bytes:
         """This node's id: kept in the dir, or a new one each time where there is none."""
-        if self.dir is None:
+        folder = self.dir
+        if folder is None and self.config.number("core") > 0:
+            # One of several behind one port that is started again: to the others it is the same node.
+            folder = Path(self.config.text("cluster-bus-unixsocket") + ".kept")
+        if folder is None:
             return new_node_id()
-        path = self.dir / NODE_ID
+        path = folder / NODE_ID
         try:
-            self.dir.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 write_whole(path, new_node_id().decode() + "\n")
             text = path.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"cannot use the folder {self.dir}: {error}") from None
+            raise SettingsError(f"cannot use the folder {folder}: {error}") from None
         if re.fullmatch(rf"[0-9a-f]{{{NODE_ID_LENGTH}}}", text) is None:
             raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
         return text.encode()

@@ -50,7 +50,7 @@ REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
 HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
-WILLQUEUE: Final = 20  # id
+WILLQUEUE: Final = 20  # id, holders mask
 STATE: Final = 21  # id, state u8, ms i64
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64
@@ -99,14 +99,22 @@ def write_i64(out: BytesWriter, v: i64) -> None:
 
 
 def is_hex(text: bytes, first: i64, end: i64) -> bool:
-    """Whether text[first:end] is lower-case hex digits."""
+    """Whether text[first:end], at least eight characters, is lower-case hex digits."""
     i = first
-    while i < end:
-        c = text[i]
-        if not (48 <= c <= 57 or 97 <= c <= 102):
+    while i < end - 8:
+        if not is_hex8(read_i64_le(text, i)):
             return False
-        i += 1
-    return True
+        i += 8
+    return is_hex8(read_i64_le(text, end - 8))  # some of these perhaps for the second time
+
+
+def is_hex8(word: i64) -> bool:
+    """Eight characters at once. Added to an ASCII character, 0x80 - c sets its highest bit if it is c or above."""
+    if word & -0x7F7F7F7F7F7F7F80 != 0:
+        return False  # not even ASCII, and the sums below would carry into their neighbours
+    digits: i64 = (word + 0x5050505050505050) & ~(word + 0x4646464646464646)
+    letters: i64 = (word + 0x1F1F1F1F1F1F1F1F) & ~(word + 0x1919191919191919)
+    return ((digits | letters) >> 7) & 0x0101010101010101 == 0x0101010101010101
 
 
 class Reader:

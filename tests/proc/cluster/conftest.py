@@ -1,18 +1,12 @@
-"""One cluster of seven nodes for all stories; whole again at the beginning of each test.
-
-Two of the stories find faults that are known and not yet mended (see the CHANGELOG), so they are told by
-`make stories` and not by `make test`.
-"""
+"""One cluster of seven nodes for all stories; whole again at the beginning of each test."""
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from cluster_harness import Cluster
 
 SIZE = 7
-collect_ignore_glob = [] if os.environ.get("STORIES") else ["test_*.py"]
 
 
 @pytest.fixture(scope="package")

@@ -11,6 +11,8 @@ from holdfast.core.ids import (
     RandomPool,
     hex8,
     id_matches,
+    id_minutes,
+    id_random,
     id_seq,
     is_id,
     ttl_minutes,
@@ -96,3 +98,10 @@ def test_the_pool_gives_every_byte_of_its_source_once() -> None:
         for i in range(0, RANDOM_POOL_BYTES, 8):
             assert pool.next() == int.from_bytes(block[i:i + 8], "little", signed=True)
     assert asked == [RANDOM_POOL_BYTES] * 2
+
+
+@pytest.mark.parametrize("rnd", [0, 1, -1, 2**63 - 1, -(2**63), 0x0123456789ABCDEF])
+def test_an_id_says_its_random_part_and_its_minutes(rnd: int) -> None:
+    text = BytesWriter()
+    write_id(text, b"DI01234567", 5, rnd, 1441)
+    assert (id_random(text.getvalue()), id_minutes(text.getvalue())) == (rnd, 1441)

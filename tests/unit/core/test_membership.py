@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import random
 
+from holdfast.core import tombs
 from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
+from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
-from holdfast.core.peers import Peer, PeerFacts
+from holdfast.core.peers import NODES_MAX, Peer, PeerFacts, Tomb
+from holdfast.core.replicate import REMOVED
 from holdfast.core.session import Session
 
 from .making import START_MS
@@ -57,6 +60,35 @@ def carry(a: Member, b: Member, to_a: Peer) -> None:
     a.node.frames.clear()
 
 
+def talk(a: Member, b: Member, to_b: Peer, to_a: Peer) -> None:
+    """Until neither has anything to say any more."""
+    for _ in range(10):
+        carry(a, b, to_a)
+        carry(b, a, to_b)
+
+
+def test_a_producer_that_waits_for_copies_is_answered_when_its_job_is_deleted() -> None:
+    for words in (["QFLUSH", "q"], ["DISQUE", "FLUSHALL"], ["CLUSTER", "RESET"]):
+        a, b = Member("a"), Member("b")
+        link(a, b)
+        producer = a.node.connect("10.0.0.1:2")
+        a.node.execute(producer, [b"ADDJOB", b"q", b"body", b"0", b"REPLICATE", b"2"])
+        assert a.node.take_output() == b"" and a.node.wakeups == []
+        a.do(*words)
+        assert a.node.wakeups == [(producer, REMOVED)], words
+
+
+def test_a_queue_flushed_at_one_holder_is_flushed_at_the_others() -> None:
+    a, b = Member("a"), Member("b")
+    to_b, to_a = link(a, b)
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "2", "RETRY", "1")
+    talk(a, b, to_b, to_a)
+    assert (a.node.jobs, b.node.jobs) == (1, 1)
+    assert b.do("QFLUSH", "q") == b":1\r\n" and b.do("QFLUSH", "q") == b":0\r\n"
+    talk(a, b, to_b, to_a)
+    assert (a.node.jobs, b.node.jobs) == (0, 0)
+
+
 def test_a_node_known_by_a_loopback_address_is_on_the_machine_of_who_told_of_it() -> None:
     """A and C share a machine and know each other as 127.0.0.1; B, elsewhere, hears of C from A."""
     a, b, c = Member("a", "10.0.0.1"), Member("b", "10.0.0.2"), Member("c")
@@ -91,6 +123,13 @@ def test_meet_is_tried_less_and_less_often_and_given_up() -> None:
     assert b"handshake" not in a.do("CLUSTER", "NODES")
     a.sleep(MEET_MS)
     assert a.asked(MEET) == []
+
+
+def test_there_is_a_bound_to_how_many_are_met_at_once() -> None:
+    a = Member("a")
+    for i in range(NODES_MAX):
+        assert a.do("CLUSTER", "MEET", f"10.0.0.{i}", "7712") == b"+OK\r\n"
+    assert a.do("CLUSTER", "MEET", "10.0.1.0", "7712").startswith(b"-ERR ")
 
 
 def test_meet_is_over_when_somebody_was_met() -> None:
@@ -129,6 +168,23 @@ def test_a_forgotten_node_stays_out_for_a_while_unless_an_operator_wants_it_back
     a.sleep(FORGET_MS - 1)
     assert a.node.link_up(b.facts) is None
     a.sleep(1)
+    assert a.node.link_up(b.facts) is not None
+
+
+def test_a_forgotten_node_that_missed_too_much_needs_an_operators_word() -> None:
+    a, b = Member("a"), Member("b", "10.0.0.2")
+    to_b, _ = link(a, b)
+    a.do("CLUSTER", "FORGET", b.id)
+    a.node.link_down(to_b)
+    until = a.node.now + 10**9
+    tombs.bury(a.node, b"the first", 0, to_b.bit, until)
+    a.node.tombs.update(dict.fromkeys([b"%d" % i for i in range(TOMBS_MAX - 1)], Tomb(0, 1, until)))
+    tombs.bury(a.node, b"the last", 0, 1, until)
+    assert TOMBS_MAX - TOMBS_GIVEN_UP <= len(a.node.tombs) <= TOMBS_MAX and b"the first" not in a.node.tombs
+    a.node.tombs.clear()
+    a.sleep(FORGET_MS)
+    assert a.node.link_up(b.facts) is None
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
     assert a.node.link_up(b.facts) is not None
 
 

@@ -259,7 +259,7 @@ async def test_a_node_is_told_whether_somebody_was_met(post: Poster, caplog: pyt
         port = free.getsockname()[1]
     address = b"127.0.0.1:%d" % port
     a.bus.meet(address)
-    await until(lambda: "cannot meet the node there yet" in caplog.text)
+    await until(lambda: "cannot meet the node at" in caplog.text)
     await until(lambda: not a.bus.tasks)
     assert a.met == []
     b = post(LARGE)

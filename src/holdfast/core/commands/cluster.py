@@ -10,7 +10,7 @@ from holdfast.core.effects import NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import Origin
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import ME, NODES_MAX, Peer
 from holdfast.core.reply import write_array, write_bulk, write_int, write_simple
 from holdfast.core.session import FOR_JOB, Session
 
@@ -150,6 +150,8 @@ def meet(node: Node, argv: list[bytes]) -> None:
     host = argv[2]
     if not host or len(host) > 255 or any([c <= 32 or c >= 127 for c in host]) or bus_port > 65535:
         raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(host), argv[3]))
+    if len(node.invitations) >= NODES_MAX:
+        raise BadRequest(b"ERR as many nodes are being met already as a cluster can have")
     name = host.decode("ascii")
     membership.invite(node, membership.bus_address(name, bus_port), f"{name}:{port}", node.now + membership.MEET_MS)
 

@@ -31,6 +31,9 @@ def info(node: Node, session: Session, argv: list[bytes]) -> None:
         ("Stats", stats(node, process)),
         ("CPU", pick(process, "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children")),
     ]
+    cores: Fields = [(name, value) for name, value in process.items() if name.startswith("cores")]
+    if cores:
+        sections.append(("Cores", cores))
     if wanted in ("all", "everything", "commandstats"):
         sections.append(("Commandstats", commandstats(node)))
     texts = []

@@ -16,7 +16,6 @@ from holdfast.core.limits import (
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
-    REPLICATE_DEFAULT_MAX,
     REPLICATE_MAX,
     RETRY_S_DEFAULT_MAX,
     TTL_S_DEFAULT,
@@ -82,7 +81,7 @@ class AddOptions:
             self.replicate = reachable + 1
         elif self.replicate == 0:
             is_once = self.retry == 0 and not node.broken("once-copied")
-            self.replicate = 1 if is_once else min(REPLICATE_DEFAULT_MAX, reachable + 1)
+            self.replicate = 1 if is_once else replicate.copies_by_default(node)
             if node.is_leaving and self.replicate > reachable:
                 self.replicate = max(1, reachable)
         if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):

@@ -126,6 +126,25 @@ def a_move_to_a_node_that_lost_its_disk_is_in_doubt(new: New) -> None:
     end_well(sim)
 
 
+@catches("doubt-not-recorded")
+def a_restart_does_not_end_a_doubt(new: New) -> None:
+    """As above, and A, which knows that nobody can say whether B took the job, restarts and finds B again."""
+    sim = new(nodes="AB", seed=36)
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.hold("B", "A")
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=0.5)
+    assert len(got) == 1
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.run_for(seconds=8)
+    sim.crash("A", "kill")
+    sim.run_for(seconds=1)
+    end_well(sim)
+
+
 @catches("h7-gives-repeated", "resend-after-reconnect")
 def a_give_is_not_repeated_after_a_reconnect(new: New) -> None:
     sim = new(nodes="AB", seed=34)
