@@ -61,8 +61,8 @@ def cores_table(document: dict[str, Any]) -> Table:
         f"CPU with the generator apart; crowded and jobs/s with all on the same {document['machine']['cores']} cores, "
         "of one of which the generator takes its share"
     )
-    names = ("pipeline", "one, µs", f"{many}, µs", "ratio", "crowded, µs", "one, jobs/s", many, "ratio", "generator")
-    for name in names:
+    names = ["pipeline", "one, µs", f"{many}, µs", "ratio", "crowded, µs", "ratio"]
+    for name in [*names, "one, jobs/s", many, "ratio", "generator"]:
         table.add_column(name, justify="right", no_wrap=True)
     for row in document["cores"]:
         table.add_row(
@@ -71,6 +71,7 @@ def cores_table(document: dict[str, Any]) -> Table:
             f"{row['many']['cpu_us']:.2f}",
             f"[bold]{row['cpu_ratio']:.2f}[/]",
             f"{row['one']['cpu_us_crowded']:.2f}, {row['many']['cpu_us_crowded']:.2f}",
+            f"[bold]{row['cpu_ratio_crowded']:.2f}[/]",
             thousands(row["one"]["rate"]),
             thousands(row["many"]["rate"]),
             f"[bold]{row['rate_ratio']:.2f}[/]",

@@ -38,7 +38,7 @@ class Mesh(Bench):
     def confirm(self, job: Job, number: int) -> bool:
         """The peer says it has its copy; whether the job is accepted by that."""
         peer = self.peers[number]
-        frame = (peer.received + 1).to_bytes(8, "little") + bytes(8) + bytes([bus.GOTJOB]) + self.node.id_text(job)
+        frame = (peer.received + 1).to_bytes(8, "little") + bytes(8) + bytes([bus.GOTJOB]) + self.node.id_text(job) + b"\x00"
         assert self.node.frame(peer, frame)
         return job.task is None
 
@@ -125,7 +125,7 @@ def test_replies_to_one_session_leave_as_one_piece_and_in_order() -> None:
     mesh = Mesh("b")
     first, second = (mesh.add("REPLICATE", "2"), mesh.add("REPLICATE", "2"))
     peer = mesh.peers[0]
-    words = b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) for job in (second, first))
+    words = b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) + b"\x00" for job in (second, first))
     assert mesh.node.frame(peer, (peer.received + 1).to_bytes(8, "little") + bytes(8) + words)
     expected = b"".join(b"+" + mesh.node.id_text(job) + b"\r\n" for job in (first, second))
     assert [data for _, data in mesh.node.wakeups] == [expected]
