@@ -143,7 +143,7 @@ def collect(node: Node, job: Job, task: Ending) -> None:
     elif job.holders & ~task.confirmed:
         tombs.bury(node, jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
     elif job.holders & ~MY_BIT:
-        tombs.bury(node, jid, task.why, job.holders, node.now + tombs.TOMB_MS)
+        tombs.bury(node, jid, task.why, job.holders, tombs.soon(node))
     forget(node, job)
 
 
@@ -191,6 +191,15 @@ def answer_ended(node: Node, peer: Peer, job: Job) -> None:
     write_setack(node, peer, node.id_text(job), why, job.flags & ACK_ONLY != 0, job.holders)
 
 
+def answer_from_tomb(node: Node, peer: Peer, jid: bytes, holders: i64) -> bool:
+    """The same for a job that ended so long ago that only its tombstone is left; False if there is none."""
+    tomb = node.tombs.get(jid)
+    if tomb is None:
+        return False
+    write_setack(node, peer, jid, tomb.why, False, tombs.widen(node, jid, tomb, holders))
+    return True
+
+
 def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer says how a job ended."""
     jid = reader.job_id()
@@ -201,8 +210,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("an ending there is none of")
     tomb = node.tombs.get(jid)
     if tomb is not None:
-        tomb.holders |= holders
-        write_gotack(node, peer, jid, HOLDS, tomb.holders)
+        write_gotack(node, peer, jid, HOLDS, tombs.widen(node, jid, tomb, holders))
         return
     job = node.find(jid)
     if job is None:
@@ -306,7 +314,7 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        tombs.bury(node, jid, DONE, holders | peer.bit, node.now + tombs.TOMB_MS)
+        tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
     if job is not None:
         if node.abandon_adding(job):
             return

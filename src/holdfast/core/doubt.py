@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from holdfast.core import tombs
 from holdfast.core.job import ACTIVE, Job
 from holdfast.core.limits import NEVER
 
@@ -48,10 +49,10 @@ def settle(node: Node) -> None:
     ahead: i64 = known[len(known) // 2]
     if ahead > SKEW_MS:
         node.count("clock-was-ahead")
-        for tomb in node.tombs.values():
-            tomb.until += ahead
-        for move in list(node.taken):
-            node.taken[move] += int(ahead)
+        tombs.lengthen(node, ahead)
+        for peer in node.peers:
+            for move in peer.taken:
+                peer.taken[move] += int(ahead)
     for job in node.doubted:
         if node.is_here(job):
             if ahead > SKEW_MS:

@@ -137,16 +137,12 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     move_number = reader.long()
     copy = read_copy(node, peer, reader)
     peer.owes_ack = True
-    key = (int(peer.index), int(move_number))
     job = node.find(copy.jid)
     is_new = False
     tomb = node.tombs.get(copy.jid)
     if tomb is not None and copy.retry > 0:
-        tomb.holders |= copy.holders | peer.bit
-        acks.write_setack(node, peer, copy.jid, tomb.why, False, tomb.holders)
-        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
-        return
-    if key in node.refused_moves or tomb is not None:
+        acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit)
+    if int(move_number) in peer.refused or tomb is not None:
         answer(peer, bus.NOTTAKEN, move_number, copy.jid)
         return
     if job is not None:
@@ -187,7 +183,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         is_new = True
     records.took(node, job, peer, move_number, is_new)
     if not node.broken("took-not-recorded"):
-        node.taken[key] = int(job.expire)
+        peer.taken[int(move_number)] = int(job.expire)
+        peer.taking.append((peer.sent + 1, int(move_number)))
     answer(peer, bus.TAKEN, move_number, copy.jid)
     node.count("imported")
     queue = job.queue
@@ -221,8 +218,12 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
         return
     was_moving = job.flags & MOVING
     job.flags &= ~MOVING
-    if job.retry == 0 and was_moving:  # not if it has come back to us meanwhile
+    if job.retry > 0:
+        records.taken(node, job)
+    elif was_moving:  # not if it has come back to us meanwhile
         records.gone(node, job)
+        if not node.broken("taken-not-synced"):
+            node.must_sync = True  # before the taker hears that we know, and forgets that it took
         node.forget(job)
 
 
@@ -244,12 +245,12 @@ def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
     """A giver asks, over a new link, whether we took a job. If not we never will."""
     move_number = reader.long()
     jid = reader.job_id()
-    key = (int(peer.index), int(move_number))
-    if key in node.taken:
+    job = node.find(jid)
+    if int(move_number) in peer.taken or (job is not None and job.retry > 0):
         answer(peer, bus.TAKEN, move_number, jid)
         return
-    if key not in node.refused_moves:
-        node.refused_moves[key] = tombs.latest_life(node, jid)
+    if int(move_number) not in peer.refused:
+        peer.refused[int(move_number)] = int(tombs.latest_life(node, jid))
         records.refused(node, peer, move_number)
     answer(peer, bus.NOTTAKEN, move_number, jid)
 

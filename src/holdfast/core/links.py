@@ -2,8 +2,8 @@
 
 A turn's messages to a peer are collected and leave as one frame (`flush`), so that fifty jobs added in one
 turn travel together. Frames are numbered, and the receiver says up to which one it has done its part; only
-frames that carry copies of jobs (see GOTACK in acks.py) or QUEUED need to know, so an acknowledgement travels by
-itself only after those.
+frames that carry copies of jobs need to know soon (see GOTACK in acks.py), so an acknowledgement travels by
+itself only after those; other frames are acknowledged by whatever is said next.
 """
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ def note_ack(peer: Peer, ack: i64) -> None:
     telling = peer.telling
     while telling and telling[0][0] <= ack:
         telling.popleft()
+    taking = peer.taking
+    while taking and taking[0][0] <= ack:
+        peer.taken.pop(taking.popleft()[1], None)
     while peer.unheard and peer.unheard[0][0] <= ack:
         peer.unheard.pop(0)
 

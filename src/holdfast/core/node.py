@@ -173,6 +173,9 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.tombs: dict[bytes, Tomb] = {}
+        self.last_tomb: Tomb = Tomb(0, 0, 0)
+        self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
+        self.tombs_swept: i64 = start_ms // 1000  # up to which second
         self.doubted: dict[Job, None] = {}  # loaded at a start, when our clock may have been wrong (doubt.py)
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies
@@ -187,8 +190,6 @@ class Node:
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
-        self.taken: dict[tuple[int, int], int] = {}  # moves we took: until when we must remember
-        self.refused_moves: dict[tuple[int, int], int] = {}
         self.views: dict[int, View] = {}
         self.view_count: i64 = 0
         self.beat: Alarm = Alarm()
@@ -1009,7 +1010,8 @@ class Node:
     def evict(self, cost: i64) -> None:
         """Make room for `cost` bytes below 95 %: forget at-most-once jobs that were handed out, oldest first.
 
-        Nobody will get them again. Bounded per command; the next one goes on.
+        Nobody will get them again. Then acks that a holder who is away has not heard of: it may deliver such a
+        job once more when it is back, which is counted. Bounded per command; the next one goes on.
         """
         if self.config.text("maxmemory-policy") != "acks":
             return
@@ -1023,6 +1025,11 @@ class Node:
             if self.spent and self.spent[0] is job:
                 self.spent.popleft()
                 self.spent_gone -= 1
+        for _ in range(EVICT_PER_COMMAND):
+            if not self.endings or self.used + cost < goal:
+                break
+            self.count("acks-evicted")
+            acks.forget(self, next(iter(self.endings)))
 
     def sweep_spent(self) -> None:
         """Let go of evictable jobs that have ended otherwise."""

@@ -79,6 +79,9 @@ class Peer:
         self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch
+        self.taken: dict[int, int] = {}  # its moves that we took, until it has heard so: until when we must remember
+        self.taking: deque[tuple[int, int]] = deque()  # of these, by the frame that said so
+        self.refused: dict[int, int] = {}  # its moves that we never will
         self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 

@@ -32,6 +32,7 @@ BACK: Final = 9
 TOOK: Final = 10
 REFUSED: Final = 11
 COUNTS: Final = 12
+TAKEN: Final = 13
 
 # What a NODE record says of a node.
 HEARD_OF: Final = 0
@@ -161,6 +162,15 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
     node.records.append(out.getvalue())
     if job.retry == 0:
         node.must_sync = True
+
+
+def taken(node: Node, job: Job) -> None:
+    """What we gave has arrived."""
+    if not node.is_recording:
+        return
+    out = begin(node, TAKEN)
+    write_job_id(out, job)
+    node.records.append(out.getvalue())
 
 
 def back(node: Node, job: Job) -> None:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, doubt, membership, requeue
+from holdfast.core import acks, doubt, membership, requeue, tombs
 from holdfast.core.copies import Copy, register
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
-from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.records import (
     BACK,
     COUNTS,
@@ -23,6 +23,7 @@ from holdfast.core.records import (
     MEMBER,
     NODE,
     REFUSED,
+    TAKEN,
     TOMB,
     TOOK,
 )
@@ -64,10 +65,10 @@ class Loading:
             jid = reader.text(bus.ID)
             why = reader.u8()
             holders = self.mask(reader.long())
-            self.node.tombs[jid] = Tomb(why, holders, self.node.now + reader.long() - passed)
+            tombs.place(self.node, jid, why, holders, self.node.now + reader.long() - passed)
         elif kind == REFUSED:
-            peer_index = self.table[reader.u8()]
-            self.node.refused_moves[(peer_index, int(reader.long()))] = int(self.node.now) + 86_400_000
+            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
         else:
             self.load_change(kind, reader, passed)
 
@@ -130,9 +131,9 @@ class Loading:
                 acks.mark(node, job, why)
             return
         if kind == TOOK:
-            peer_index = self.table[reader.u8()]
+            peer = node.peers[max(0, self.table[reader.u8()])]
             number = int(reader.long())
-            node.taken[(peer_index, number)] = int(node.now + reader.long() - passed)
+            peer.taken[number] = int(node.now + reader.long() - passed)
             if reader.u8() == 1:
                 self.load_job(reader, passed)
                 job = node.find(jid)
@@ -163,6 +164,9 @@ class Loading:
             job.responsible = int(peer.index)
             job.holders |= peer.bit
             job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
+        elif kind == TAKEN:
+            self.moves.pop(job, None)
+            job.flags &= ~MOVING
         elif kind == BACK:
             self.moves.pop(job, None)
             job.flags &= ~MOVING

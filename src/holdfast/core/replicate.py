@@ -74,6 +74,7 @@ def start(
 ) -> None:
     """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
+    slot.jobs = jobs
     session.slots.append(slot)
     deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
     batch = Batch(jobs) if is_batch else None
@@ -176,10 +177,7 @@ def on_holders(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     version = reader.u8()
     holders = links.read_mask(node, peer, reader)
-    tomb = node.tombs.get(jid)
-    if tomb is not None:
-        tomb.holders |= holders | peer.bit
-        acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+    if acks.answer_from_tomb(node, peer, jid, holders | peer.bit):
         return
     job = node.find(jid)
     if job is None or job.flags & ACK_ONLY:
@@ -196,10 +194,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     version = reader.u8()
     copy = read_copy(node, peer, reader)
     peer.owes_ack = True
-    tomb = node.tombs.get(copy.jid)
-    if tomb is not None:
-        tomb.holders |= copy.holders | peer.bit
-        acks.write_setack(node, peer, copy.jid, tomb.why, False, tomb.holders)
+    if acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit):
         return
     job = node.find(copy.jid)
     if job is not None:
@@ -395,11 +390,12 @@ def abort(node: Node, job: Job, reply: bytes) -> None:
 
 def abort_all(node: Node, session: Session) -> None:
     """The producer is gone: what it was not answered is not accepted."""
+    slots = list(session.slots)
     session.slots.clear()
-    for job in node.all_jobs():
-        task = job.task
-        if isinstance(task, Adding) and task.session is session and job.state == WAIT_REPL:
-            abort(node, job, b"")
+    for slot in slots:
+        for job in slot.jobs:
+            if job.state == WAIT_REPL:
+                abort(node, job, b"")
 
 
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:

@@ -214,11 +214,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     job = node.find(jid)
     if job is None:
-        tomb = node.tombs.get(jid)
-        if tomb is not None:
-            tomb.holders |= peer.bit
-            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
-        else:
+        if not acks.answer_from_tomb(node, peer, jid, peer.bit):
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
         return
     if job.state != ACKED or not node.broken("h9-deaf-while-acked"):
@@ -298,13 +294,9 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     nacks = reader.u32()
     deliveries = reader.u32()
-    peer.owes_ack = True
     job = node.find(jid)
     if job is None:
-        tomb = node.tombs.get(jid)
-        if tomb is not None:
-            tomb.holders |= peer.bit
-            acks.write_setack(node, peer, jid, tomb.why, False, tomb.holders)
+        acks.answer_from_tomb(node, peer, jid, peer.bit)
         return
     tombs.learn_holders(node, job, peer.bit)
     if job.state == ACKED:

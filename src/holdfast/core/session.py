@@ -13,6 +13,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
+from holdfast.core.job import Job
 from holdfast.core.queue import Queue
 
 # What a blocked session waits for.
@@ -35,6 +36,7 @@ class Slot:
 
     def __init__(self, reply: bytes | None = None) -> None:
         self.reply: bytes | None = reply
+        self.jobs: list[Job] = []  # what the command wants to add
 
 
 class Session(Alarm):

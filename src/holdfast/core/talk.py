@@ -79,6 +79,7 @@ def link_down(node: Node, peer: Peer) -> None:
     for _, job in peer.flying:
         job.flying -= 1
     peer.flying.clear()
+    peer.taking.clear()
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)

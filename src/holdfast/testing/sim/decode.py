@@ -64,5 +64,5 @@ def fields(name: str, data: bytes, at: int) -> str:
 
 
 def in_record(data: bytes, job: str) -> str:
-    names = ("JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS")
+    names = ("JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS", "TAKEN")
     return numbers("holdfast.core.records", names).get(data[0], f"type {data[0]}")

@@ -74,6 +74,7 @@ MUTANTS: Final[dict[str, str]] = {
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
     "took-not-recorded": "the taker queues before its TOOK is on disk, or forgets that it took",
+    "taken-not-synced": "a giver lets the taker forget the move before its own knowledge of it is on disk",
     "give-back-on-silence": "a giver that hears nothing queues the job again without a recorded refusal",
     "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",
     "interest-outlives-link": "interest and credits stay when the link goes down",

@@ -76,6 +76,27 @@ def a_taker_that_dies_between_two_records_has_taken_it_once(new: New) -> None:
         end_well(sim)
 
 
+@catches("taken-not-synced")
+def a_giver_that_loses_power_does_not_ask_a_taker_that_forgot(new: New) -> None:
+    """B took the job, said so, and handed it out; A heard it, said something else, so that B knows it did, and
+    loses power at once."""
+    for seed in range(8):
+        sim = new(nodes="AB", seed=seed, faults=Faults(sync=EVERYSEC))
+        got = sim.wait_for_job(at="B")
+        sim.wait_for_job(at="B")
+        sim.run_for(seconds=2.1)
+        job = sim.add_job(at="A", retry_s=0)
+        while "A" in sim.copies(job):
+            sim.run_for(seconds=0.001)
+        sim.add_job(at="A", retry_s=5)
+        sim.run_for(seconds=0.1)
+        sim.crash("A", "power")
+        sim.ack(job, at="B")
+        sim.run_for(seconds=4)
+        assert got == [job]
+        end_well(sim)
+
+
 @catches("give-back-on-silence")
 def a_giver_that_hears_nothing_waits(new: New) -> None:
     """The frame arrives, the answer does not: B hands it out, and so must A not."""
