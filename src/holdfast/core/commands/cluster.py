@@ -184,7 +184,8 @@ def reset(node: Node) -> None:
 
 def take_new_id(node: Node) -> None:
     """RESET HARD: nobody is to take this node for the one it was. At this moment it has no jobs, and soon no links."""
-    node_id = b"".join([b"%016x" % (node.random.next() & 0xFFFFFFFFFFFFFFFF) for _ in range(3)])[:NODE_ID_LENGTH]
+    words = [int(node.random.next()) & 0xFFFFFFFFFFFFFFFF for _ in range(3)]
+    node_id = b"".join([b"%016x" % word for word in words])[:NODE_ID_LENGTH]
     del node.by_id[node.node_id]
     node.node_id = node.peers[ME].facts.node_id = node_id
     node.by_id[node_id] = node.peers[ME]
