@@ -135,4 +135,4 @@ QUEUE_NAME_BYTES_MAX: Final = 64 * KIB
 TOMBS_MAX: Final = 500_000
 TOMBS_GIVEN_UP: Final = 50_000
 """Ended jobs of which only the end is remembered, about a hundred megabytes of them; past that so many of the oldest
-are forgotten. In calm times they are kept for two minutes, with a forgotten node for the life of its jobs."""
+are forgotten. In calm times they are kept for a minute or less, with a forgotten node for the life of its jobs."""

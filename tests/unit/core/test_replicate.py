@@ -38,7 +38,8 @@ class Mesh(Bench):
     def confirm(self, job: Job, number: int) -> bool:
         """The peer says it has its copy; whether the job is accepted by that."""
         peer = self.peers[number]
-        frame = (peer.received + 1).to_bytes(8, "little") + bytes(8) + bytes([bus.GOTJOB]) + self.node.id_text(job) + b"\x00"
+        words = bytes([bus.GOTJOB]) + self.node.id_text(job) + bytes([replicate.version_of(job)])
+        frame = (peer.received + 1).to_bytes(8, "little") + bytes(8) + words
         assert self.node.frame(peer, frame)
         return job.task is None
 

@@ -345,3 +345,23 @@ def who_keeps_no_copy_tells_all_holders_of_each_other(new: New) -> None:
     sim.run_for(seconds=1)
     assert sim.copies(job) == {}, f"acked at B, and still {sim.copies(job)}"
     end_well(sim, job, deliveries=0)
+
+
+@catches("late-holders-untold")
+def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None:
+    """C is slow, so D is asked, too; B had been told of A and C only. A, who knew of all, loses its disk, and the job
+    is acked at B: D must hear of it, though it will not ask before every tombstone is gone."""
+    sim = new(nodes="ABCD", seed=98)
+    late = sim.hold("A", "C")
+    job = sim.add_job(at="A", replicate=3, retry_s=100, holders="ABCD")
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert set(sim.copies(job)) == set("ABCD")
+    sim.crash("A", "wipe")
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    sim.ack(job, at="B")
+    got = sim.wait_for_job(at="D")
+    sim.run_for(seconds=150)
+    assert got == [], "a holder was not told of the ack"
+    end_well(sim, job, deliveries=0)

@@ -210,6 +210,22 @@ def a_job_does_not_go_round_in_circles(new: New) -> None:
     end_well(sim)
 
 
+@catches("credits-add-up")
+def credits_are_what_the_last_word_says(new: New) -> None:
+    """At D consumers come and go, and each is announced; one is left, so one job is given."""
+    sim = new(nodes="AD", seed=88)
+    for _ in range(3):
+        sim.wait_for_job(at="D", timeout_ms=50)
+        sim.run_for(seconds=0.1)
+    got = sim.wait_for_job(at="D")
+    sim.run_for(seconds=0.1)
+    jobs = [sim.add_job(at="A", replicate=1, retry_s=60) for _ in range(3)]
+    sim.run_for(seconds=0.5)
+    assert got == jobs[:1]
+    assert not [job for job in jobs[1:] if "D" in sim.copies(job)], "given away for nobody"
+    end_well(sim)
+
+
 @catches("interest-outlives-link")
 def nobody_is_given_jobs_for_a_consumer_of_an_older_link(new: New) -> None:
     """Somebody waits at D; the link breaks, and the consumer goes while it is down."""
