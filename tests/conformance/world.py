@@ -18,6 +18,7 @@ from typing import Any
 from holdfast.core import effects
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
+from holdfast.core.flush import flush_all
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
 from holdfast.core.version import VERSION
@@ -207,7 +208,7 @@ class World:
         """Whatever happened: no fault, and when all is gone, nothing is left behind in the books."""
         node = self.node
         assert not node.faults, node.faults[0]
-        node.flush_all()
+        flush_all(node)
         for session in list(node.sessions.values()):
             node.disconnect(session)
         books = {"jobs": node.jobs, "bytes": node.used, "blocked": node.blocked, "queues": len(node.queues)}

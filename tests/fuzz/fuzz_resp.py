@@ -34,6 +34,7 @@ from holdfast import form
 from holdfast.core import effects
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
+from holdfast.core.flush import flush_all
 from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, QUEUE_BYTES, SESSION_BYTES
 from holdfast.core.node import Node
 from holdfast.shell import plain
@@ -208,7 +209,7 @@ class World:
         self.advance(366 * 86_400_000)
         self.sockets.feed(self.probe, b"")
         self.check_memory()
-        self.node.flush_all()
+        flush_all(self.node)
         self.sockets.feed(self.probe, b"")
         if self.node.used != SESSION_BYTES or self.node.queues or self.node.jobs or self.node.faults:
             raise Wrong(f"{self.node.used} bytes are left of an empty node. {self.node.faults}")

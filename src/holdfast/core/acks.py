@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import links, records, tombs
+from holdfast.core import links, peers, records, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -97,7 +97,7 @@ def collect_or_tell(node: Node, job: Job) -> None:
     task = job.task
     assert isinstance(task, Ending)
     if job.flags & ACK_ONLY:
-        missing = node.everybody() & ~task.confirmed
+        missing = peers.everybody(node) & ~task.confirmed
         if missing == 0:
             if node.is_young():
                 node.wake_at(job, node.now + RETRY_MS)  # somebody we have not met may still come
@@ -124,7 +124,7 @@ def unconfirmed(node: Node, job: Job, task: Ending) -> i64:
     """Holders that must still hear of the ending."""
     if node.broken("h1-sizes-not-sets") and count_bits(task.confirmed) >= count_bits(job.holders):
         return 0
-    return job.holders & ~task.confirmed & ~node.forgotten()
+    return job.holders & ~task.confirmed & ~peers.forgotten(node)
 
 
 def collect(node: Node, job: Job, task: Ending) -> None:
@@ -300,8 +300,8 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
 def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
     """Collect, or ask at once those whom the last answer named."""
     task.asked &= ~peer.bit
-    missing = node.everybody() & ~task.confirmed if job.flags & ACK_ONLY else unconfirmed(node, job, task)
-    if missing == 0 or missing & ~task.asked & node.linked():
+    missing = peers.everybody(node) & ~task.confirmed if job.flags & ACK_ONLY else unconfirmed(node, job, task)
+    if missing == 0 or missing & ~task.asked & peers.linked(node):
         collect_or_tell(node, job)
 
 

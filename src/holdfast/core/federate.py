@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, records, tombs
+from holdfast.core import acks, links, memory, queues, records, tombs
 from holdfast.core.copies import register, write_copy
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
@@ -76,7 +76,7 @@ def on_need(node: Node, peer: Peer, reader: Reader) -> None:
         if known is not None:
             known.interest.pop(int(peer.index), None)
         return
-    queue = node.queue_or_none(name)
+    queue = queues.queue_or_none(node, name)
     if queue is None:
         return
     if node.broken("credits-add-up"):
@@ -168,7 +168,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         if job.state == WAIT_REPL:
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
-    elif node.is_full_for(len(copy.body)):
+    elif memory.is_full_for(node, len(copy.body)):
         answer(peer, bus.NOTTAKEN, move_number, copy.jid)
         return
     else:
@@ -308,9 +308,9 @@ def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a pause there is none of")
     queue = node.queues.get(name)
     if queue is None and paused > 0:
-        queue = node.queue_or_none(name)
+        queue = queues.queue_or_none(node, name)
     if queue is not None:
-        node.set_paused(queue, paused)
+        queues.set_paused(node, queue, paused)
 
 
 def in_doubt(node: Node, job: Job) -> None:

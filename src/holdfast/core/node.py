@@ -1,12 +1,17 @@
 """The machine: one node's jobs, queues and sessions, and everything that can happen to them.
 
 It has no clock, no socket, no file and no randomness of its own. Time is given (`set_time`), random bytes
-come from a source given at birth, and what happens comes in as one of four events:
+come from a source given at birth, and what happens comes in as one of a few events:
 
     connect(address)          a client is there; it gets a Session
     execute(session, argv)    it sent a command
     disconnect(session)       it is gone
+    link_up(facts)            there is a link with another node; it gets a Peer
+    frame(peer, data)         that node said something
+    link_down(peer)           the link is gone
     tick()                    the time `next_wake()` had asked for has come
+    load(records)             before all others: what the journal kept
+    flush()                   the end of a turn
 
 What the machine wants done about it is described in effects.py. The same state, event, time and seed give
 the same effects, which is why the server, the embedded queue and the simulator can all run this object.
@@ -14,7 +19,8 @@ the same effects, which is why the server, the embedded queue and the simulator 
 
 This file is the life of a job: added, queued, handed out under a lease, and then acknowledged, refused, or
 queued again because its consumer kept silent. The commands (commands/) parse and answer; they change a
-job's state only through the methods here.
+job's state only through the methods here. What a session waits for is in waiting.py, which queues there are in
+queues.py, what memory allows in memory.py; what other nodes have to do with it in the files talk.py names.
 """
 from __future__ import annotations
 
@@ -34,6 +40,8 @@ from holdfast.core import (
     federate,
     links,
     membership,
+    memory,
+    queues,
     records,
     recover,
     replicate,
@@ -41,11 +49,12 @@ from holdfast.core import (
     slots,
     talk,
     views,
+    waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms
 from holdfast.core.commands.table import COMMANDS, Command
 from holdfast.core.config import Config
-from holdfast.core.effects import CLOSE, Request
+from holdfast.core.effects import Request
 from holdfast.core.errors import BadRequest, CommandError, Refused
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
@@ -66,29 +75,20 @@ from holdfast.core.job import (
 from holdfast.core.limits import (
     ALARMS_PER_TICK,
     BODY_BYTES_EXTRA,
-    EVICT_PER_COMMAND,
     JOB_BYTES,
-    MEMORY_LEVEL1_PERCENT,
-    MEMORY_LEVEL2_PERCENT,
     MONITOR_ARG_BYTES_MAX,
     NEVER,
-    QUEUE_BYTES,
-    QUEUE_IDLE_MS,
-    QUEUE_IDLE_MS_LEVEL1,
-    QUEUE_IDLE_MS_LEVEL2,
-    QUEUES_HURRIED,
     SESSION_BYTES,
     SPENT_GONE_MAX,
-    WAITING_PERCENT,
 )
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
-from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
-from holdfast.core.reply import write_error, write_int, write_null_array, write_number
+from holdfast.core.queue import PAUSE_IN, Queue
+from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.reply import write_error, write_int, write_number
 from holdfast.core.session import (
     FOR_COPIES,
-    FOR_JOB,
     FOR_RESUME,
     NOTHING,
     REPLY_OFF,
@@ -100,9 +100,6 @@ from holdfast.core.session import (
 )
 from holdfast.core.views import View
 from holdfast.core.watch import Watch, without_secrets
-
-NO_NAME: Final = b"no queue"
-"""The name of the queue that is none. `last_queue` is compared by `is`, and all empty names are one object."""
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
@@ -257,7 +254,7 @@ class Node:
             return
         if session.blocked == FOR_COPIES:
             replicate.abort_all(self, session)
-        self.unblock(session)
+        waiting.unblock(self, session)
         session.is_closing = True
         session.settle()
         session.handle = None
@@ -273,7 +270,7 @@ class Node:
         if session.blocked != NOTHING and not (session.blocked == FOR_COPIES and argv[0].upper() == b"ADDJOB"):
             return False
         if self.paused_until != 0:
-            self.block(session, FOR_RESUME)
+            waiting.block(self, session, FOR_RESUME)
             self.held.append(session)
             return False
         session.used = self.now
@@ -316,9 +313,9 @@ class Node:
             if isinstance(alarm, Page):
                 self.wake_page(alarm)
             elif isinstance(alarm, Session):
-                self.give_up(alarm)
+                waiting.give_up(self, alarm)
             elif isinstance(alarm, Queue):
-                self.forget_if_idle(alarm)
+                queues.forget_if_idle(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
             elif alarm is self.beat:
@@ -326,7 +323,7 @@ class Node:
             elif alarm is self.calls:
                 membership.call(self)
             else:
-                self.resume_clients()
+                waiting.resume_clients(self)
 
     def next_wake(self) -> i64:
         return self.alarms.next()
@@ -373,7 +370,7 @@ class Node:
 
     def answer(self, session: Session, reply: bytes) -> None:
         """The reply to a session that was blocked; it may go on."""
-        self.unblock(session)
+        waiting.unblock(self, session)
         if session.replies == REPLY_SKIP:
             session.replies = REPLY_ON
             session.settle()
@@ -397,7 +394,7 @@ class Node:
             entry = self.entries.get(name.upper())
             if entry is None and name.upper() in HTTP_WORDS:
                 # A web page can make a browser send this here, with commands in the body.
-                self.close_session(session)
+                waiting.close_session(self, session)
                 raise BadRequest(b"ERR this is not an HTTP server: possible attack, closing the connection")
             if entry is None:
                 raise BadRequest(b"ERR unknown command '%b'" % errors.printable(name))
@@ -430,74 +427,6 @@ class Node:
         """Work out again whether anything special is going on that direct handlers know nothing about."""
         self.is_plain = self.level < 2 and not self.monitors and self.paused_until == 0 and not self.is_leaving
 
-    # -- sessions that wait --------------------------------------------------------------------------------
-
-    def block(self, session: Session, why: i64) -> None:
-        session.blocked = why
-        session.settle()
-        self.blocked += 1
-
-    def unblock(self, session: Session) -> None:
-        if session.blocked == NOTHING:
-            return
-        if session.blocked == FOR_JOB:
-            for queue in session.waits_on:
-                queue.waiting.pop(session.number, None)
-            session.waits_on = []
-            session.wake = NEVER
-        session.blocked = NOTHING
-        session.settle()
-        self.blocked -= 1
-
-    def wait_for_job(self, session: Session, queues: list[Queue], timeout_ms: i64, with_counters: bool) -> None:
-        """Block until one of the queues has a job; 0 waits for ever."""
-        self.block(session, FOR_JOB)
-        session.waits_on = queues
-        session.with_counters = with_counters
-        for queue in queues:
-            queue.waiting[session.number] = session
-        if timeout_ms > 0:
-            self.alarms.set(session, self.now + timeout_ms)
-        if len(self.peers) > 1:
-            for queue in queues:
-                federate.announce(self, queue)
-
-    def give_up(self, session: Session) -> None:
-        """A session's patience has ended."""
-        if session.blocked == FOR_JOB:
-            reply = BytesWriter()
-            write_null_array(reply, session)
-            self.answer(session, reply.getvalue())
-
-    def serve(self, queue: Queue) -> None:
-        """Give queued jobs to those who wait, one each, first come first served."""
-        while queue.waiting and queue.size > 0 and queue.paused & PAUSE_OUT == 0:
-            job = self.pop(queue)
-            if job is None:
-                return
-            session = queue.waiting.popitem(last=False)[1]
-            reply = BytesWriter()
-            reply.write(b"*1\r\n")
-            self.hand_out(reply, job, session.with_counters)
-            self.answer(session, reply.getvalue())
-
-    def resume_clients(self) -> None:
-        """CLIENT PAUSE is over."""
-        self.paused_until = 0
-        self.settle()
-        held = self.held
-        self.held = []
-        for session in held:
-            if session.blocked == FOR_RESUME:
-                self.unblock(session)
-                self.wakeups.append((session, b""))
-
-    def close_session(self, session: Session) -> None:
-        """Run nothing more from this session, and have its connection closed once it has its replies."""
-        session.is_closing = True
-        session.settle()
-        self.requests.append(Request(CLOSE, session))
-
     # -- queues --------------------------------------------------------------------------------------------
 
     def queue(self, name: bytes) -> Queue:
@@ -509,61 +438,9 @@ class Node:
         if queue is None:
             if self.used + queue_cost(name) > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-            queue = self.make_queue(name)
+            queue = queues.make_queue(self, name)
         self.last_queue = queue
         return queue
-
-    def queues_to_wait_on(self, names: list[bytes]) -> list[Queue]:
-        """Queues for a consumer, made if need be: all, or none if there is no memory.
-
-        Consumers may wait at a full node, since they make room.
-        """
-        cost: i64 = 0
-        for name in names:
-            if name not in self.queues:
-                cost += queue_cost(name)
-        if cost > 0 and self.used + cost > self.full + self.full // 100 * WAITING_PERCENT:
-            raise Refused(errors.OUT_OF_MEMORY)
-        found: list[Queue] = []
-        for name in names:
-            queue = self.queues.get(name)
-            found.append(self.make_queue(name) if queue is None else queue)
-        return found
-
-    def make_queue(self, name: bytes) -> Queue:
-        cost = queue_cost(name)
-        queue = Queue(name, self.now)
-        self.queues[name] = queue
-        self.names.add(name)
-        self.account(cost)
-        self.alarms.set(queue, self.now + self.queue_idle())
-        return queue
-
-    def queue_idle(self) -> i64:
-        if self.level == 0:
-            return QUEUE_IDLE_MS
-        return QUEUE_IDLE_MS_LEVEL1 if self.level == 1 else QUEUE_IDLE_MS_LEVEL2
-
-    def forget_if_idle(self, queue: Queue) -> None:
-        until = queue.used + self.queue_idle()
-        if until <= self.now and queue.is_unused():
-            self.forget_queue(queue)
-        else:
-            self.alarms.set(queue, max(until, self.now + self.queue_idle() // 4))
-
-    def forget_queue(self, queue: Queue) -> None:
-        del self.queues[queue.name]
-        self.names.remove(queue.name)
-        queue.wake = NEVER
-        if self.last_queue is queue:
-            self.last_queue = Queue(NO_NAME, 0)
-        self.account(-queue_cost(queue.name))
-
-    def set_paused(self, queue: Queue, paused: i64) -> None:
-        was = queue.paused
-        queue.paused = paused
-        if was & PAUSE_OUT and not paused & PAUSE_OUT:
-            self.serve(queue)
 
     # -- the life of a job ---------------------------------------------------------------------------------
 
@@ -633,7 +510,7 @@ class Node:
         if queue is None:
             cost += queue_cost(queue_name)
         if self.level >= 2 or self.used + cost > self.full:
-            self.evict(cost)
+            memory.evict(self, cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
         size: i64 = 0 if queue is None else queue.size + queue.adding
@@ -654,7 +531,7 @@ class Node:
         queue.used = self.now
         queue.push(job)
         if queue.waiting:
-            self.serve(queue)
+            waiting.serve(self, queue)
         elif queue.interest:
             federate.give(self, queue)
 
@@ -800,7 +677,7 @@ class Node:
         job.state = GONE
         job.qtime = 0
         if self.spent_gone > SPENT_GONE_MAX + len(self.spent) // 2:
-            self.sweep_spent()
+            memory.sweep_spent(self)
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
@@ -831,20 +708,6 @@ class Node:
         if page.live > 0:
             self.alarms.at_latest(page, earliest)
 
-    def flush_queue(self, queue: Queue) -> i64:
-        """Delete every job of a queue, in whatever state; returns how many."""
-        count: i64 = 0
-        for job in self.jobs_of(queue):
-            count += 0 if job.state == ACKED else 1
-            if job.state == WAIT_REPL:
-                replicate.abort(self, job, replicate.REMOVED)
-            elif job.state == ACTIVE or job.state == QUEUED:
-                self.end(job, acks.FLUSHED)
-        return count
-
-    def jobs_of(self, queue: Queue) -> list[Job]:
-        return [job for job in self.all_jobs() if job.queue is queue]
-
     def all_jobs(self) -> list[Job]:
         found: list[Job] = []
         for origin in self.origins.values():
@@ -853,20 +716,6 @@ class Node:
                     if job is not None:
                         found.append(job)
         return found
-
-    def flush_all(self) -> None:
-        """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
-        for job in self.all_jobs():
-            if job.state == WAIT_REPL:
-                replicate.abort(self, job, replicate.REMOVED)
-        for job in self.all_jobs():
-            records.gone(self, job)
-            self.forget(job)
-        self.endings.clear()
-        for queue in list(self.queues.values()):
-            for session in list(queue.waiting.values()):
-                self.give_up(session)
-            self.forget_queue(queue)
 
     # -- what the cluster needs of a job -------------------------------------------------------------------
 
@@ -902,55 +751,11 @@ class Node:
         """Whether this node may not have met all the others yet."""
         return self.now - self.start < YOUNG_MS and (self.is_joining or len(self.peers) > 1)
 
-    def queue_or_none(self, name: bytes) -> Queue | None:
-        """The queue of that name, made if there is room for it."""
-        try:
-            return self.queue(name)
-        except Refused:
-            return None
-
-    def is_full_for(self, body_bytes: i64) -> bool:
-        return self.used + JOB_BYTES + BODY_BYTES_EXTRA + body_bytes > self.full
-
     def is_here(self, job: Job) -> bool:
         return job.state != GONE
 
     def fill_slot(self, session: Session | None, slot: Slot, reply: bytes) -> None:
         slots.fill(self, session, slot, reply)
-
-    def everybody(self) -> i64:
-        """All members, this node among them."""
-        mask: i64 = 1
-        for peer in self.peers:
-            if peer.is_member:
-                mask |= peer.bit
-        return mask
-
-    def linked(self) -> i64:
-        mask: i64 = 0
-        for peer in self.peers:
-            if peer.is_linked:
-                mask |= peer.bit
-        return mask
-
-    def forgotten(self) -> i64:
-        """Nodes that were members. They are told nothing; their copies die with their jobs.
-
-        Not those we have only heard of: they may be members that we are still to meet.
-        """
-        mask: i64 = 0
-        for peer in self.peers:
-            if peer.is_forgotten():
-                mask |= peer.bit
-        return mask
-
-    def reachable(self) -> i64:
-        """Other nodes that can be given copies."""
-        n: i64 = 0
-        for peer in self.peers:
-            if peer.is_reachable(self.now):
-                n += 1
-        return n
 
     def random_below(self, n: int) -> int:
         return (self.random.next() & 0x7FFFFFFF) % n
@@ -976,57 +781,7 @@ class Node:
         used = self.used + change
         self.used = used
         if used < self.level_from or used >= self.level_until:
-            self.relevel()
-
-    def relevel(self) -> None:
-        """`used` left the range for which the level was worked out."""
-        level1 = self.full // 100 * MEMORY_LEVEL1_PERCENT
-        level2 = self.full // 100 * MEMORY_LEVEL2_PERCENT
-        was = self.level
-        if self.used >= level2:
-            self.level, self.level_from, self.level_until = 2, level2, NEVER
-        elif self.used >= level1:
-            self.level, self.level_from, self.level_until = 1, level1, level2
-        else:
-            self.level, self.level_from, self.level_until = 0, 0, level1
-        self.settle()
-        if self.level > was:
-            self.hurry_queues()
-
-    def hurry_queues(self) -> None:
-        """Memory is short: unused queues are forgotten sooner."""
-        until = self.now + self.queue_idle()
-        for queue in list(self.queues.values())[:QUEUES_HURRIED]:
-            self.alarms.at_latest(queue, until)
-
-    def evict(self, cost: i64) -> None:
-        """Make room for `cost` bytes below 95 %: forget at-most-once jobs that were handed out, oldest first.
-
-        Nobody will get them again. Then acks that a holder who is away has not heard of: it may deliver such a
-        job once more when it is back, which is counted. Bounded per command; the next one goes on.
-        """
-        if self.config.text("maxmemory-policy") != "acks":
-            return
-        goal = self.full // 100 * MEMORY_LEVEL2_PERCENT
-        for _ in range(EVICT_PER_COMMAND):
-            if not self.spent or self.used + cost < goal:
-                break
-            job = self.spent[0]
-            if job.state != GONE:
-                self.forget(job)  # which may sweep it out
-            if self.spent and self.spent[0] is job:
-                self.spent.popleft()
-                self.spent_gone -= 1
-        for _ in range(EVICT_PER_COMMAND):
-            if not self.endings or self.used + cost < goal:
-                break
-            self.count("acks-evicted")
-            acks.forget(self, next(iter(self.endings)))
-
-    def sweep_spent(self) -> None:
-        """Let go of evictable jobs that have ended otherwise."""
-        self.spent = deque([job for job in self.spent if job.state != GONE])
-        self.spent_gone = 0
+            memory.relevel(self)
 
     def apply_settings(self) -> None:
         """Settings have changed: take over those the machine keeps at hand."""
@@ -1041,12 +796,7 @@ class Node:
             for session in self.sessions.values():
                 session.is_trusted = True
                 session.settle()
-        self.relevel()
-
-
-def queue_cost(name: bytes) -> i64:
-    """What a queue is accounted for: itself, and its name in three places."""
-    return QUEUE_BYTES + 3 * len(name)
+        memory.relevel(self)
 
 
 def quoted(word: bytes) -> bytes:

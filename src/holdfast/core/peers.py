@@ -12,13 +12,16 @@ next epoch begins (`link_up` in the files beside this one).
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core.job import Job
 from holdfast.core.limits import NEVER
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
 
 NODES_MAX: Final = 62
 """Bits in a machine word, less the sign. A full mesh of more nodes would be too many links anyway."""
@@ -130,3 +133,39 @@ def count_bits(mask: i64) -> i64:
     return n
 
 
+def everybody(node: Node) -> i64:
+    """All members, this node among them."""
+    mask: i64 = 1
+    for peer in node.peers:
+        if peer.is_member:
+            mask |= peer.bit
+    return mask
+
+
+def linked(node: Node) -> i64:
+    mask: i64 = 0
+    for peer in node.peers:
+        if peer.is_linked:
+            mask |= peer.bit
+    return mask
+
+
+def forgotten(node: Node) -> i64:
+    """Nodes that were members. They are told nothing; their copies die with their jobs.
+
+    Not those we have only heard of: they may be members that we are still to meet.
+    """
+    mask: i64 = 0
+    for peer in node.peers:
+        if peer.is_forgotten():
+            mask |= peer.bit
+    return mask
+
+
+def reachable(node: Node) -> i64:
+    """Other nodes that can be given copies."""
+    n: i64 = 0
+    for peer in node.peers:
+        if peer.is_reachable(node.now):
+            n += 1
+    return n

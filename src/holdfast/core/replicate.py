@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, links, records, tombs
+from holdfast.core import acks, links, peers, records, tombs, waiting
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
@@ -95,7 +95,7 @@ def start(
         ask(node, job, i64(job.replicate) if is_external else i64(job.replicate) - 1)
         node.wake_at(job, node.now + ONE_MORE_MS)
     if session.blocked != FOR_COPIES:
-        node.block(session, FOR_COPIES)
+        waiting.block(node, session, FOR_COPIES)
 
 
 def start_async(node: Node, job: Job) -> None:
@@ -176,7 +176,7 @@ def hosts_reachable(node: Node) -> i64:
 
 def copies_by_default(node: Node) -> i64:
     """Of a job that does not say how many. Nodes that share a port are one to their users: machines count there."""
-    able: i64 = hosts_reachable(node) if node.is_one_of_many else node.reachable() + 1
+    able: i64 = hosts_reachable(node) if node.is_one_of_many else peers.reachable(node) + 1
     return min(REPLICATE_DEFAULT_MAX, able)
 
 
@@ -397,7 +397,7 @@ def fill(node: Node) -> None:
         for peer in node.peers:
             if peer.bit & job.holders & ~task.confirmed and peer.is_linked and have < task.wanted:
                 send_copy(node, peer, job)  # it may have been lost with a link: asking twice does no harm
-        missing = task.wanted - count_bits(job.holders & (node.linked() | task.confirmed))
+        missing = task.wanted - count_bits(job.holders & (peers.linked(node) | task.confirmed))
         if missing > 0:
             ask(node, job, missing)
 
@@ -464,5 +464,3 @@ def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
         job.responsible = 0
         begin_life(node, job)
-
-

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, records, tombs
+from holdfast.core import acks, links, peers, records, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -96,7 +96,7 @@ def due(node: Node, job: Job) -> None:
 
 def is_alone_with(node: Node, job: Job) -> bool:
     """Whether we have come back with the job, others held it, and none of them could be asked yet."""
-    return node.now < node.alone_until and job.holders != MY_BIT and not job.holders & node.linked()
+    return node.now < node.alone_until and job.holders != MY_BIT and not job.holders & peers.linked(node)
 
 
 def ask_holders(node: Node, job: Job, others: i64) -> None:
@@ -270,7 +270,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return
     if state != IS_UNKNOWN:
-        new = (holders & ~job.holders) & node.linked()
+        new = (holders & ~job.holders) & peers.linked(node)
         tombs.learn_holders(node, job, holders | peer.bit)
         if new and job.flags & ASKING:
             ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from holdfast.core import waiting
 from holdfast.core.alarms import Alarm
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -62,7 +63,7 @@ def ask(node: Node, session: Session, name: bytes) -> None:
             bus.write_i64(peer.out, node.view_count)
             bus.write_name(peer.out, name)
             view.waiting |= peer.bit
-    node.block(session, FOR_PEERS)
+    waiting.block(node, session, FOR_PEERS)
     node.alarms.set(view, node.now + WAIT_MS)
     if view.waiting == 0:
         finish(node, view)

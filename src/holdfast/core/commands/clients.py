@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors
+from holdfast.core import errors, waiting
 from holdfast.core.commands.cluster import write_hello
 from holdfast.core.effects import KILL, Request
 from holdfast.core.errors import BadRequest
@@ -110,7 +110,7 @@ def checked_name(name: bytes) -> bytes:
 def quit(node: Node, session: Session, argv: list[bytes]) -> None:
     """Close the connection, after what is owed to it has been sent."""
     node.out.write(b"+OK\r\n")
-    node.close_session(session)
+    waiting.close_session(node, session)
 
 
 def monitor(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -251,9 +251,9 @@ def kill(node: Node, session: Session, argv: list[bytes]) -> None:
 def close_all(node: Node, session: Session, found: list[Session]) -> None:
     for each in found:
         if each is session:
-            node.close_session(session)  # it still gets its reply
+            waiting.close_session(node, session)  # it still gets its reply
         else:
-            node.unblock(each)  # no job is handed to it any more
+            waiting.unblock(node, each)  # no job is handed to it any more
             each.is_closing = True
             each.settle()
             node.requests.append(Request(KILL, each))

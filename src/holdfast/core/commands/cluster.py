@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, heal, membership, views
+from holdfast.core import errors, flush, heal, membership, peers, views
 from holdfast.core.effects import NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
@@ -131,7 +131,7 @@ def summary(node: Node) -> str:
     facts = {
         "cluster_state": "ok",
         "cluster_known_nodes": len(members(node)),
-        "cluster_reachable_nodes": node.reachable(),
+        "cluster_reachable_nodes": peers.reachable(node),
         "cluster_size": len(members(node)),
         "cluster_stats_messages_sent": node.bus_frames_out,
         "cluster_stats_messages_received": node.bus_frames_in,
@@ -174,7 +174,7 @@ def forget(node: Node, node_id: bytes) -> None:
 
 
 def reset(node: Node) -> None:
-    node.flush_all()
+    flush.flush_all(node)
     node.tombs.clear()
     node.invitations.clear()
     for peer in members(node):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, replicate, requeue
+from holdfast.core import acks, errors, federate, peers, queues, replicate, requeue, waiting
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
@@ -76,7 +76,7 @@ class AddOptions:
         """Defaults that depend on other options, and options that do not go together."""
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
-        reachable = node.reachable()
+        reachable = peers.reachable(node)
         if self.replicate == ALL_NODES:
             self.replicate = reachable + 1
         elif self.replicate == 0:
@@ -241,14 +241,14 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
     if not names:
         raise BadRequest(errors.SYNTAX)
-    queues: list[Queue] = []
+    ready: list[Queue] = []
     for name in names:
         queue = node.queues.get(name)
         if queue is not None:
             queue.used = node.now
             if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
-                queues.append(queue)
-    jobs = take(node, queues, min(count, COUNT_MAX))
+                ready.append(queue)
+    jobs = take(node, ready, min(count, COUNT_MAX))
     if jobs:
         write_array(node.out, len(jobs))
         for job in jobs:
@@ -260,16 +260,20 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     else:
         for name in names:
             check_queue_name(name)
-        node.wait_for_job(session, node.queues_to_wait_on(names), timeout, with_counters)
+        wanted = queues.queues_to_wait_on(node, names)
+        waiting.wait_for_job(node, session, wanted, timeout, with_counters)
+        if len(node.peers) > 1:
+            for queue in wanted:
+                federate.announce(node, queue)
 
 
-def take(node: Node, queues: list[Queue], count: i64) -> list[Job]:
+def take(node: Node, ready: list[Queue], count: i64) -> list[Job]:
     """Up to `count` jobs off their queues, one from each in turn."""
     jobs: list[Job] = []
     found = True
     while found:
         found = False
-        for queue in queues:
+        for queue in ready:
             if len(jobs) == count:
                 return jobs
             job = node.pop(queue)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, federate
+from holdfast.core import errors, federate, flush, queues
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
@@ -105,7 +105,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
         write_simple(node.out, b"none")
         return
     if paused >= 0:
-        node.set_paused(queue, paused)
+        queues.set_paused(node, queue, paused)
     write_simple(node.out, PAUSE_NAMES[queue.paused])
 
 
@@ -113,7 +113,7 @@ def qflush(node: Node, session: Session, argv: list[bytes]) -> None:
     """Delete every job of a queue that this node holds, queued, delayed or handed out, here and wherever else it is
     held. Answers how many there were."""
     queue = node.queues.get(argv[1])
-    write_int(node.out, 0 if queue is None else node.flush_queue(queue))
+    write_int(node.out, 0 if queue is None else flush.flush_queue(node, queue))
 
 
 # Settings of a queue that will come with later parts of Holdfast: known, and refused by name.
@@ -158,7 +158,7 @@ def queue_set(node: Node, argv: list[bytes]) -> None:
     if maxlen >= 0:
         found.maxlen = maxlen
     if paused >= 0:
-        node.set_paused(found, paused)
+        queues.set_paused(node, found, paused)
 
 
 def queue_get(node: Node, session: Session, argv: list[bytes]) -> None:

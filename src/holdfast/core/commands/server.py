@@ -4,7 +4,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import errors
+from holdfast.core import errors, flush, waiting
 from holdfast.core.commands.cluster import write_hello
 from holdfast.core.commands.info import info
 from holdfast.core.config import BY_NAME, SETTINGS, BadSetting
@@ -131,7 +131,7 @@ def config(node: Node, session: Session, argv: list[bytes]) -> None:
         config_set(node, argv[2], argv[3])
         node.out.write(b"+OK\r\n")
     elif word == b"REWRITE" and n == 2:
-        node.block(session, FOR_SHELL)
+        waiting.block(node, session, FOR_SHELL)
         node.requests.append(Request(SAVE_SETTINGS, session))
     elif word == b"RESETSTAT" and n == 2:
         reset_stats(node)
@@ -173,7 +173,7 @@ def shutdown(node: Node, session: Session, argv: list[bytes]) -> None:
     if len(argv) == 2 and argv[1].upper() == b"REWRITE-AOF":
         raise BadRequest(b"ERR this version has no journal yet, so there is nothing to rewrite; use SHUTDOWN")
     node.requests.append(Request(SHUTDOWN, session))
-    node.block(session, FOR_SHELL)
+    waiting.block(node, session, FOR_SHELL)
 
 
 def disque(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -184,7 +184,7 @@ def disque(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word == b"INFO" and len(argv) <= 3:
         info(node, session, argv[1:])
     elif word == b"FLUSHALL" and len(argv) == 2:
-        node.flush_all()
+        flush.flush_all(node)
         node.out.write(b"+OK\r\n")
     else:
         raise BadRequest(b"ERR use DISQUE HELLO, DISQUE INFO [section] or DISQUE FLUSHALL")
@@ -201,7 +201,7 @@ def debug(node: Node, session: Session, argv: list[bytes]) -> None:
     n = len(argv)
     out = node.out
     if word == b"FLUSHALL" and n == 2:
-        node.flush_all()
+        flush.flush_all(node)
         out.write(b"+OK\r\n")
     elif word == b"ERROR" and n == 3:
         write_error(out, argv[2].replace(b"\r", b" ").replace(b"\n", b" "))
@@ -210,9 +210,9 @@ def debug(node: Node, session: Session, argv: list[bytes]) -> None:
             JOB_BYTES, BODY_BYTES_EXTRA, QUEUE_BYTES, SESSION_BYTES))
     elif word == b"SLEEP" and n == 3:
         node.requests.append(Request(SLEEP, session, milliseconds(argv[2])))
-        node.block(session, FOR_SHELL)
+        waiting.block(node, session, FOR_SHELL)
     elif word == b"RESTART" and n in (2, 3):
-        node.block(session, FOR_SHELL)
+        waiting.block(node, session, FOR_SHELL)
         node.requests.append(Request(RESTART, session))
     elif word in CRASHES and n in (2, 3):
         node.requests.append(Request(CRASH, session, word))

@@ -1,0 +1,44 @@
+"""Deleting many jobs at once: those of a queue everywhere, or all that this node has."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from holdfast.core import acks, queues, records, replicate, waiting
+from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
+from holdfast.core.queue import Queue
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+def flush_queue(node: Node, queue: Queue) -> i64:
+    """Delete every job of a queue, in whatever state; returns how many."""
+    count: i64 = 0
+    for job in jobs_of(node, queue):
+        count += 0 if job.state == ACKED else 1
+        if job.state == WAIT_REPL:
+            replicate.abort(node, job, replicate.REMOVED)
+        elif job.state == ACTIVE or job.state == QUEUED:
+            node.end(job, acks.FLUSHED)
+    return count
+
+
+def jobs_of(node: Node, queue: Queue) -> list[Job]:
+    return [job for job in node.all_jobs() if job.queue is queue]
+
+
+def flush_all(node: Node) -> None:
+    """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
+    for job in node.all_jobs():
+        if job.state == WAIT_REPL:
+            replicate.abort(node, job, replicate.REMOVED)
+    for job in node.all_jobs():
+        records.gone(node, job)
+        node.forget(job)
+    node.endings.clear()
+    for queue in list(node.queues.values()):
+        for session in list(queue.waiting.values()):
+            waiting.give_up(node, session)
+        queues.forget_queue(node, queue)
