@@ -80,6 +80,7 @@ class Peer:
         self.owes_ack: bool = False
         self.flying: deque[tuple[int, list[Job]]] = deque()  # copies in frames that are not acknowledged yet
         self.boarding: list[Job] = []  # copies in the frame that is being made
+        self.doubted: dict[Job, None] = {}  # copies that were on their way when a link ended
         self.telling: deque[tuple[int, Job]] = deque()  # jobs said to be queued here, in such frames
         self.unheard: list[tuple[int, bytes]] = []  # only ever used by a mutant
         self.told: i64 = 0  # nodes whose index we have explained in this epoch

@@ -275,6 +275,21 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     write_gotjob(peer, job, version)
 
 
+def link_up(node: Node, peer: Peer) -> None:
+    """Send again what was on its way when the last link ended: it may be lost, and the peer counts as a holder.
+
+    A makes copies at B, C and, as they are slow, at D; the link with D ends with the copy in it. B and C answer,
+    the job is accepted, C is lost: nobody would heal, since with D there seem to be enough.
+    """
+    doubted = peer.doubted
+    peer.doubted = {}
+    if node.broken("copies-in-doubt-dropped"):
+        return
+    for job in doubted:
+        if node.is_here(job) and job.state != ACKED and job.retry > 0 and job.holders & peer.bit:
+            send_copy(node, peer, job)
+
+
 def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
     copy = Copy(reader)
     copy.holders = links.read_mask(node, peer, reader)

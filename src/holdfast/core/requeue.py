@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, peers, records, tombs
+from holdfast.core import acks, links, peers, records, replicate, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -274,6 +274,11 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         tombs.learn_holders(node, job, holders | peer.bit)
         if new and job.flags & ASKING:
             ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too
+    if (
+        state == IS_UNKNOWN and job.holders & peer.bit and job.retry > 0 and not links.is_copy_flying(peer, job)
+        and not node.broken("unknown-holder-believed")
+    ):
+        replicate.send_copy(node, peer, job)  # taken for a holder, which it is to be: nobody else would notice
     if state == IS_UNKNOWN or state == IS_IDLE:
         nothing_against(node, peer, job)
         return

@@ -67,6 +67,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     acks.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
+    replicate.link_up(node, peer)
     return peer
 
 
@@ -77,9 +78,9 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.is_linked = False
     peer.away_since = node.now
     peer.out = BytesWriter()
-    for _, jobs in peer.flying:
+    for jobs in [*[jobs for _, jobs in peer.flying], peer.boarding]:
         links.land(jobs)
-    links.land(peer.boarding)
+        peer.doubted.update(dict.fromkeys(jobs))
     peer.flying.clear()
     peer.taking.clear()
     peer.boarding = []

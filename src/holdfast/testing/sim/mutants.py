@@ -15,6 +15,9 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown",),
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
     "h9-deaf-while-acked": ("late-holders-untold",),
+    "had-not-wanted": ("no-healing",),
+    "old-life-counts": ("unknown-holder-believed",),
+    "unknown-holder-believed": ("old-life-counts",),
     "heal-sends-first": ("late-holders-untold",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
@@ -83,6 +86,8 @@ MUTANTS: Final[dict[str, str]] = {
     "hops-unbounded": "a job may be moved on and on",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
+    "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",
+    "copies-in-doubt-dropped": "a copy that was on its way when a link ended counts as arrived",
     "everybody-heals": "every holder heals, not the first reachable one",
     "heal-at-once": "healing does not wait for heal-after",
     "forgotten-joins-at-once": "a forgotten node that returns queues before it has read its missed acks",

@@ -27,7 +27,7 @@ def copies_are_brought_back_after_a_loss(new: New) -> None:
     sim.settle()
 
 
-@catches("old-life-counts")
+@catches("old-life-counts", "unknown-holder-believed")
 def who_has_not_met_the_new_life_of_a_node_does_not_bring_back_the_old_one(new: New) -> None:
     """B comes back with nothing and meets A and D, but not C. C's answer to A, who asks before it queues the job
     again, still names B. Then D is lost: a copy is missing, and A must know."""
@@ -149,16 +149,37 @@ def a_forgotten_node_reads_what_it_missed_before_it_queues(new: New) -> None:
 
 @catches("had-not-wanted")
 def a_job_accepted_with_few_copies_gets_the_rest_later(new: New) -> None:
-    """ASYNC answers at once; while B and C are away nobody takes a copy, and when they are back they do."""
+    """SYNC answers when B has a copy; nobody else is asked yet. A third copy was wanted, and is made."""
     sim = new(nodes="ABC", seed=82)
-    sim.cut("A")
-    sim.run_for(seconds=0.1)
-    said = sim.do("A", "ADDJOB", "q", "later", "0", "REPLICATE", "3", "ASYNC", "RETRY", "60")
+    node = sim.hosts["A"].node
+    sim.kind.force_holders(node, [sim.hosts["B"].node_id])
+    said = sim.do("A", "ADDJOB", "q", "later", "900", "REPLICATE", "3", "SYNC", "2", "RETRY", "60")
+    sim.kind.force_holders(node, None)
     job = str(said["reply"])
+    assert set(sim.copies(job)) == {"A", "B"}
     sim.run_for(seconds=5)
-    sim.heal()
-    sim.run_for(seconds=15)
     assert len(sim.copies(job)) == 3, f"given up: {sim.copies(job)}"
+
+
+@catches("copies-in-doubt-dropped")
+def a_copy_lost_with_its_link_is_sent_again(new: New) -> None:
+    """B is slow to answer, so D is asked for a copy as well, and its link ends with the copy in it. B and C answer,
+    the job is accepted, and C loses its disk: whoever takes D for a holder would think there are enough."""
+    sim = new(nodes="ABCD", seed=84, settings=QUICK)
+    slow = sim.hold("B", "A")
+    lost = sim.hold("A", "D")
+    adding = sim.begin_add(at="A", replicate=3, retry_s=60, holders="ABCD", timeout_ms=9_000)
+    sim.run_for(seconds=0.2)
+    gone = sim.cut("D")
+    sim.end_fault(slow)
+    sim.run_for(seconds=3)
+    assert adding.id and set(sim.copies(adding.id)) == {"A", "B", "C"}
+    sim.end_fault(lost)
+    sim.end_fault(gone)
+    sim.run_for(seconds=8)
+    sim.crash("C", "wipe")
+    sim.run_for(seconds=15)
+    assert len(sim.copies(adding.id)) >= 3, f"only at {set(sim.copies(adding.id))}"
 
 
 @catches("safe-too-soon")
