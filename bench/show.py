@@ -323,8 +323,67 @@ def netns() -> Answer:
     return "; ".join(f"{name} {text}" for name, text in facts.items()), done.code == 0
 
 
+SWARM_MINUTES = 30
+CLUSTERS = 700
+CLUSTERS_SECONDS_MAX = 60.0
+BAD_FRAMES = 100_000
+SIMULATED = re.compile(r"^(\d+) clusters in ([\d.]+) s", re.MULTILINE)
+
+
+def simulated(key: str, command: Sequence[str], seconds_max: float = float("inf")) -> Answer:
+    """Clusters under faults: how many, in what time, and whether any broke a promise."""
+    done = run(key, command)
+    found = SIMULATED.search(done.output)
+    if found is None:
+        return (done.output.strip().splitlines()[-1:] or ["no output"])[0], None
+    broken = len(re.findall(r"^make replay|^  make replay", done.output, re.MULTILINE))
+    clusters, seconds = int(found[1]), float(found[2])
+    figure = f"{clusters:,} clusters in {seconds:.0f} s, {broken} kinds of violation, exit code {done.code}"
+    return figure, done.code == 0 and clusters >= CLUSTERS and seconds <= seconds_max
+
+
+def mutants() -> Answer:
+    done = run("mutants", ["make", "mutants"])
+    caught = len(re.findall(r" caught by ", done.output))
+    free = len(re.findall(r" NOT CAUGHT ", done.output))
+    return f"{caught} caught, {free} not", None if caught + free == 0 else done.code == 0
+
+
 def cluster_lines() -> list[Line]:
+    simulator = [PYTHON, "-m", "holdfast.testing.sim", "run", "--jobs", "2"]
     lines = [
+        Line(
+            "sim",
+            "clusters of 3 to 5 nodes simulated under faults, half of them never run before",
+            f"≥ {CLUSTERS} in ≤ {CLUSTERS_SECONDS_MAX:.0f} s, nothing broken, nothing idle, the same when run again",
+            lambda: simulated(
+                "sim", [*simulator, "--seeds", f"0:{CLUSTERS // 2}", "--fresh", str(CLUSTERS // 2)],
+                CLUSTERS_SECONDS_MAX,
+            ),
+        ),
+        Line("mutants", "each rule of the cluster taken away in turn", "every one is noticed", mutants),
+        Line(
+            "swarm",
+            f"make swarm MINUTES={SWARM_MINUTES}",
+            "no violation",
+            lambda: simulated("swarm", ["make", "swarm", f"MINUTES={SWARM_MINUTES}"]),
+        ),
+        Line(
+            "stories",
+            "Disque's thirteen test stories on seven real nodes",
+            "all pass, none skipped",
+            lambda: tests("stories", "tests/proc/cluster"),
+        ),
+        Line(
+            "frames",
+            f"{BAD_FRAMES:,} malformed or spoofed bus frames",
+            "link closed, node unharmed",
+            lambda: tests(
+                "frames", "tests/wire/test_bad_frames.py", "tests/proc/test_bus.py", BAD_FRAMES=str(BAD_FRAMES)
+            ),
+        ),
+    ]
+    lines += [
         Line(f"bench-{goal.key}", goal.title, goal.text(), functools.partial(cluster_figure, goal))
         for goal in cluster.GOALS
     ]
