@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import resource
 import statistics
 import sys
@@ -37,8 +36,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import cluster_report, common
-from bench.common import ALLOWED_CORES, LOAD_CORE, Load, Missing, Server, Talk, Void
-from bench.core import BODY_BYTES, CONNECTIONS, QUICK_RESULTS, RESULTS, Goal, Judged, at_least_one
+from bench.common import ALLOWED_CORES, LOAD_CORE, Load, Server, Talk, Void
+from bench.core import BODY_BYTES, CONNECTIONS, QUICK_RESULTS, RESULTS, at_least_one
+from bench.goals import Document, Goal, Judged, conduct, judge
 
 NODES = 3
 CORES = 2
@@ -393,11 +393,6 @@ class Results:
         return cores.cpu_ratio() if arrangement == "cpu" else cores.cpu_ratio_crowded()
 
 
-def judge(results: Results) -> list[Judged]:
-    values = [(goal, results.value_of(goal.key)) for goal in GOALS]
-    return [Judged(goal, value, "pass" if goal.is_met_by(value) else "falls short") for goal, value in values]
-
-
 def as_json(results: Results, judged: Sequence[Judged], size: Size, is_quick: bool) -> dict[str, Any]:
     return {
         "machine": {**common.machine(), "redis": results.redis_version, "build": results.build},
@@ -472,30 +467,17 @@ def measure(size: Size) -> Results:
 
 def main(words: list[str] | None = None) -> int:
     choices = read_command_line(words)
-    common.end_on_sigterm()
-    common.leave_the_server_alone()
-    try:
-        common.build_loadgen()
+
+    def measured() -> tuple[Document, list[Judged]]:
         results = measure(choices.size)
-    except Missing as error:
-        print(f"SKIPPED: {error}", file=sys.stderr)
-        return common.EXIT_SKIPPED
-    except Void as error:
-        print(f"void: {error}", file=sys.stderr)
-        return common.EXIT_VOID
-    judged = judge(results)
-    document = as_json(results, judged, choices.size, choices.is_quick)
-    if choices.json_only:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
+        judged = judge(GOALS, results.value_of)
+        return as_json(results, judged, choices.size, choices.is_quick), judged
+
+    def publish(document: Document) -> None:
         cluster_report.write_files(document, choices.out)
         cluster_report.print_tables(document)
-    missed = [item for item in judged if item.verdict != "pass"]
-    if choices.is_quick or not missed:
-        return common.EXIT_PASS
-    for item in missed:
-        print(item.sentence(), file=sys.stderr)
-    return common.EXIT_FALLS_SHORT
+
+    return conduct(measured, publish, json_only=choices.json_only, is_quick=choices.is_quick)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ time, a node's share in a shade of its own, redis beside it. A black stroke is t
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from bench import goals
 from bench.report import shown, subtitle, thousands, wide_console
 
 SHADES = ("#3b6fb6", "#7fa6d9", "#bcd2ee")
@@ -160,21 +160,8 @@ def draw_goal(axes: Any, rows: dict[str, Any], limit: float) -> None:
 
 
 def write_files(document: dict[str, Any], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cluster.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    draw(document, folder / "cluster.svg")
-
-
-def main() -> int:
-    if len(sys.argv) != 2:
-        print("usage: python -m bench.cluster_report CLUSTER_JSON", file=sys.stderr)
-        return 1
-    path = Path(sys.argv[1])
-    document = json.loads(path.read_text())
-    print_tables(document)
-    draw(document, path.with_suffix(".svg"))
-    return 0
+    goals.write_files(document, folder / "cluster", draw)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(goals.redraw(print_tables, draw))

@@ -17,7 +17,6 @@ few jobs, to see that they work; it judges replies, not figures, and leaves the 
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import statistics
 import sys
@@ -31,7 +30,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import common, report
-from bench.common import Load, Missing, Server, Void
+from bench.common import Load, Server
+from bench.goals import Document, Goal, Judged, conduct, judge
 
 CONNECTIONS = 50
 BODY_BYTES = 64
@@ -68,27 +68,6 @@ ADD = Pair("addjob", "lpush")
 GET = Pair("getjob", "rpop")
 ACK = Pair("ackjob", "rpop")
 PAIRS = (ADD, GET, ACK)
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A figure we promise: `key` finds it among the results."""
-
-    key: str
-    title: str
-    limit: float
-    at_least: bool
-    unit: str = ""
-
-    def text(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.limit:g}{self.unit}"
-
-    def is_met_by(self, value: float) -> bool:
-        return value >= self.limit if self.at_least else value <= self.limit
-
-    def missed_by(self, value: float) -> str:
-        side = "below" if self.at_least else "above"
-        return f"{abs(value - self.limit) / self.limit:.0%} {side}"
 
 
 def speed_goal(pair: Pair, pipeline: int, limit: float) -> Goal:
@@ -321,31 +300,6 @@ def measure(node_command: list[str], size: Size, progress: Progress) -> Results:
     return Results(speeds, memory, redis_memory, pauses, redis_version, build)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    goal: Goal
-    value: float | None
-    verdict: str  # pass, falls short, void
-
-    def sentence(self) -> str:
-        if self.value is None:
-            return f"{self.goal.title}: the node does not tell; the goal {self.goal.text()} counts as missed."
-        value, missed_by = f"{self.value:.2f}{self.goal.unit}", self.goal.missed_by(self.value)
-        return f"{self.goal.title}: {value}, {missed_by} the goal of {self.goal.text()}."
-
-
-def judge(results: Results) -> list[Judged]:
-    judged = []
-    for goal in GOALS:
-        value = results.value_of(goal.key)
-        if value is None:
-            verdict = "void"
-        else:
-            verdict = "pass" if goal.is_met_by(value) else "falls short"
-        judged.append(Judged(goal, value, verdict))
-    return judged
-
-
 def as_json(results: Results, judged: Iterable[Judged], size: Size, is_quick: bool) -> dict[str, Any]:
     return {
         "machine": {**common.machine(), "redis": results.redis_version, "build": results.build},
@@ -425,30 +379,17 @@ def measure_with_progress(choices: Choices) -> Results:
 
 def main(words: list[str] | None = None) -> int:
     choices = read_command_line(words)
-    common.end_on_sigterm()
-    common.leave_the_server_alone()
-    try:
-        common.build_loadgen()
+
+    def measured() -> tuple[Document, list[Judged]]:
         results = measure_with_progress(choices)
-    except Missing as error:
-        print(f"SKIPPED: {error}", file=sys.stderr)
-        return common.EXIT_SKIPPED
-    except Void as error:
-        print(f"void: {error}", file=sys.stderr)
-        return common.EXIT_VOID
-    judged = judge(results)
-    document = as_json(results, judged, choices.size, choices.is_quick)
-    if choices.json_only:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
+        judged = judge(GOALS, results.value_of)
+        return as_json(results, judged, choices.size, choices.is_quick), judged
+
+    def publish(document: Document) -> None:
         report.write_files(document, choices.out)
         report.print_tables(document)
-    missed = [item for item in judged if item.verdict != "pass"]
-    if choices.is_quick or not missed:
-        return common.EXIT_PASS
-    for item in missed:
-        print(item.sentence(), file=sys.stderr)
-    return common.EXIT_FALLS_SHORT
+
+    return conduct(measured, publish, json_only=choices.json_only, is_quick=choices.is_quick)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from the lowest to the highest round and a black stroke at the goal. The line at
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from bench import goals
 
 COLORS = {"ADDJOB": "#3b6fb6", "GETJOB": "#3a9a7c", "ACKJOB": "#d98b3a"}
 BAR_WIDTH = 0.26
@@ -179,21 +180,8 @@ def subtitle(document: dict[str, Any]) -> str:
 
 
 def write_files(document: dict[str, Any], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "core.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    draw(document, folder / "core.svg")
-
-
-def main() -> int:
-    if len(sys.argv) != 2:
-        print("usage: python -m bench.report CORE_JSON", file=sys.stderr)
-        return 1
-    path = Path(sys.argv[1])
-    document = json.loads(path.read_text())
-    print_tables(document)
-    draw(document, path.with_suffix(".svg"))
-    return 0
+    goals.write_files(document, folder / "core", draw)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(goals.redraw(print_tables, draw))

@@ -37,6 +37,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench import cluster, common, core, report
+from bench.goals import Goal
 
 RESULTS = common.ROOT / "bench" / "results"
 LOGS = common.BUILD / "show"
@@ -251,7 +252,7 @@ def core_run() -> Finished:
     return run("core", [PYTHON, "-m", "bench.core", "--out", str(CORE_RESULTS)])
 
 
-def core_figure(goal: core.Goal) -> Answer:
+def core_figure(goal: Goal) -> Answer:
     return figure_of(core_run(), CORE_RESULTS / "core.json", goal)
 
 
@@ -264,11 +265,11 @@ def cluster_run() -> Finished:
     return run("cluster", [PYTHON, "-m", "bench.cluster", "--out", str(CLUSTER_RESULTS)])
 
 
-def cluster_figure(goal: core.Goal) -> Answer:
+def cluster_figure(goal: Goal) -> Answer:
     return figure_of(cluster_run(), CLUSTER_RESULTS / "cluster.json", goal)
 
 
-def figure_of(done: Finished, results: Path, goal: core.Goal) -> Answer:
+def figure_of(done: Finished, results: Path, goal: Goal) -> Answer:
     """A figure that a bench has written and judged."""
     if done.code not in (common.EXIT_PASS, common.EXIT_FALLS_SHORT):
         last = done.output.strip().splitlines()[-1:] or ["no output"]

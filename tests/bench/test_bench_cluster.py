@@ -43,7 +43,7 @@ def results(times_redis: float = 2.0, cpu: float = 1.1, rate: float = 1.5, ms: f
 
 
 def verdicts(found: cluster.Results) -> dict[str, str]:
-    return {item.goal.key: item.verdict for item in cluster.judge(found)}
+    return {item.goal.key: item.verdict for item in cluster.judge(cluster.GOALS, found.value_of)}
 
 
 def test_the_nodes_are_summed_and_compared_with_redis_in_the_same_round() -> None:
@@ -68,7 +68,8 @@ def test_every_goal_is_judged() -> None:
 def test_files_are_the_same_for_the_same_numbers_and_tell_nothing_private(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = cluster.as_json(results(), cluster.judge(results()), cluster.FULL, is_quick=False)
+    judged = cluster.judge(cluster.GOALS, results().value_of)
+    document = cluster.as_json(results(), judged, cluster.FULL, is_quick=False)
     for name in ("one", "two"):
         cluster_report.write_files(document, tmp_path / name)
     for file in ("cluster.json", "cluster.svg"):

@@ -32,7 +32,7 @@ def results(ratio: float = 2.0, gc_ms: float | None = 10.0, bytes_per_job: float
 
 
 def verdicts(found: core.Results) -> dict[str, str]:
-    return {item.goal.key: item.verdict for item in core.judge(found)}
+    return {item.goal.key: item.verdict for item in core.judge(core.GOALS, found.value_of)}
 
 
 def test_the_ratio_is_the_median_of_the_rounds_not_the_ratio_of_medians() -> None:
@@ -55,7 +55,7 @@ def test_every_goal_is_judged() -> None:
 
 
 def test_a_shortfall_is_told_with_its_size() -> None:
-    by_key = {item.goal.key: item for item in core.judge(results(ratio=0.75, bytes_per_job=385))}
+    by_key = {item.goal.key: item for item in core.judge(core.GOALS, results(ratio=0.75, bytes_per_job=385).value_of)}
     assert "0.75, 25% below the goal of ≥ 1." in by_key["addjob-1"].sentence()
     assert "385.00 bytes, 10% above the goal of ≤ 350 bytes." in by_key["memory"].sentence()
 
@@ -79,7 +79,7 @@ def test_a_run_with_a_wrong_reply_gives_no_number(wrong: dict[str, object], word
 
 
 def test_files_are_the_same_for_the_same_numbers_and_tell_nothing_private(tmp_path: Path) -> None:
-    document = core.as_json(results(), core.judge(results()), core.FULL, is_quick=False)
+    document = core.as_json(results(), core.judge(core.GOALS, results().value_of), core.FULL, is_quick=False)
     for name in ("one", "two"):
         report.write_files(document, tmp_path / name)
     for file in ("core.json", "core.svg"):
@@ -97,7 +97,8 @@ def test_files_are_the_same_for_the_same_numbers_and_tell_nothing_private(tmp_pa
 
 @pytest.mark.parametrize("is_quick", [False, True])
 def test_tables_print(is_quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    document = core.as_json(results(gc_ms=None), core.judge(results(gc_ms=None)), core.FULL, is_quick)
+    found = results(gc_ms=None)
+    document = core.as_json(found, core.judge(core.GOALS, found.value_of), core.FULL, is_quick)
     report.print_tables(document)
     printed = capsys.readouterr().out
     assert "GETJOB" in printed and "not told" in printed
