@@ -13,6 +13,8 @@ What makes this right, each from a schedule that broke something simpler (see do
   answer is "not yet", with the set that names the receiver.
 * A node that does not know the job answers `unknown` and keeps a tombstone, so that a copy which arrives
   later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count: ask again.
+* Where a holder has lost what it knew (its disk, or an ADDJOB it had not finished), it may have been the only one
+  to know of another. Such a set is not trusted any more: every member is asked.
 * An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
   taken the ending over, or when every member has said that it knows nothing.
 """
@@ -24,7 +26,7 @@ from mypy_extensions import i64
 
 from holdfast.core import links, peers, records, tombs
 from holdfast.core.ids import id_seq
-from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -84,6 +86,8 @@ def mark(node: Node, job: Job, why: i64) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
     node.asking.pop(job, None)
+    if job.flags & UNSURE and not node.broken("unsure-sets-trusted"):
+        job.holders |= peers.everybody(node)
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0

@@ -146,7 +146,10 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         answer(peer, bus.NOTTAKEN, move_number, copy.jid)
         return
     if job is not None:
-        tombs.learn_holders(node, job, copy.holders | peer.bit)
+        if job.retry > 0:
+            tombs.learn_holders(node, job, copy.holders | peer.bit)
+        elif job.flags & MOVING and not node.broken("old-moves-open"):
+            came_back(node, job)
         if copy.nacks > i64(job.nacks) or copy.deliveries > i64(job.deliveries):
             job.nacks = i32(max(i64(job.nacks), copy.nacks))
             job.deliveries = i32(max(i64(job.deliveries), copy.deliveries))
@@ -203,6 +206,14 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         node.enqueue(job)
     if queue.waiting:
         announce(node, queue)
+
+
+def came_back(node: Node, job: Job) -> None:
+    """At most once, and given to us by another than we gave it to: it was taken there. Later words on that are old."""
+    for each in node.peers:
+        for number in [number for number, moved in each.moves.items() if moved is job]:
+            del each.moves[number]
+    job.holders = MY_BIT
 
 
 def answer(peer: Peer, kind: i64, move_number: i64, jid: bytes) -> None:

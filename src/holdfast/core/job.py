@@ -37,6 +37,7 @@ QUEUED_BEFORE: Final = 2  # it has been queued here at least once
 ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
+UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 
 PAGE_SLOTS: Final = 128

@@ -20,7 +20,7 @@ from mypy_extensions import i64
 
 from holdfast.core import federate, records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
-from holdfast.core.job import ACKED
+from holdfast.core.job import ACKED, UNSURE
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts
 from holdfast.wire import bus
@@ -119,6 +119,7 @@ def lost_everything(node: Node, peer: Peer) -> None:
             job.task.confirmed &= ~peer.bit
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
+            job.flags |= UNSURE
             if job.state == ACKED:
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():

@@ -67,6 +67,7 @@ from holdfast.core.job import (
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
+    UNSURE,
     WAIT_REPL,
     Job,
     Origin,
@@ -638,7 +639,7 @@ class Node:
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
         """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
-        if job.holders == 1 and job.task is None:
+        if job.holders == 1 and job.task is None and not job.flags & UNSURE:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)

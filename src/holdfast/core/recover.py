@@ -139,6 +139,7 @@ class Loading:
                 self.load_job(reader, passed)
                 job = node.find(jid)
             if job is not None:
+                self.moves.pop(job, None)
                 job.flags &= ~MOVING
                 job.responsible = ME
             return

@@ -88,6 +88,22 @@ def after_a_cut_one_queued_copy_is_left(new: New) -> None:
     end_well(sim)
 
 
+@catches("queued-lost")
+def what_was_said_into_a_dying_link_is_said_again(new: New) -> None:
+    """A and B both queue the job, and neither hears of the other, since their link is about to end."""
+    sim = new(nodes="AB", seed=57)
+    job = sim.add_job(at="A", replicate=2, retry_s=60, holders="AB")
+    assert sim.consume(at="A") == job
+    sim.hold("A", "B", is_both=True)
+    sim.do("A", "NACK", job)
+    sim.do("B", "ENQUEUE", job)
+    sim.cut("B")
+    sim.run_for(seconds=8)
+    sim.heal()
+    sim.run_for(seconds=8)
+    assert list(sim.copies(job).values()).count("queued") == 1, f"queued twice: {sim.copies(job)}"
+
+
 @catches("restart-forgets-leases")
 def a_restart_does_not_end_a_lease(new: New) -> None:
     sim = new(nodes="AB", seed=54)
