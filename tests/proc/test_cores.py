@@ -31,6 +31,12 @@ def setting(node: Node, number: int, name: str) -> bytes:
         return value
 
 
+def told(node: Node, number: int) -> set[bytes]:
+    """Ids of the nodes that one tells its clients of."""
+    with own(node, number) as client:
+        return {row[0] for row in client.ask("HELLO")[2:]}
+
+
 def have_met(node: Node) -> bool:
     with own(node, 1) as client:
         return b"cluster_reachable_nodes:%d" % (CORES - 1) in client.ask("CLUSTER", "INFO")
@@ -112,9 +118,9 @@ def test_info_sums_up_all_nodes(pair: Node) -> None:
 
 def test_a_node_that_dies_comes_back_as_the_same_with_what_was_set() -> None:
     with Node("--cores", str(CORES)) as node:
-        until(lambda: have_met(node))
+        until(lambda: len(told(node, 2)) == CORES)
+        ids = told(node, 2)
         with own(node, 2) as client:
-            ids = {row[0] for row in client.ask("HELLO")[2:]}
             client.ask("CONFIG", "SET", "slowlog-max-len", 79)
         first = children(node)[0]
         os.kill(first, signal.SIGKILL)
@@ -122,9 +128,7 @@ def test_a_node_that_dies_comes_back_as_the_same_with_what_was_set() -> None:
         assert "has ended by SIGKILL; starting it again" in node.log()
         for number in range(1, CORES + 1):
             until(lambda number=number: setting(node, number, "slowlog-max-len") == b"79")  # type: ignore[misc]
-        until(lambda: have_met(node))
-        with own(node, 1) as client:
-            assert {row[0] for row in client.ask("HELLO")[2:]} == ids
+        until(lambda: told(node, 1) == ids)
         assert first not in children(node)
 
 
