@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,13 @@ def told(node: Node, number: int) -> set[bytes]:
     """Ids of the nodes that one tells its clients of."""
     with own(node, number) as client:
         return {row[0] for row in client.ask("HELLO")[2:]}
+
+
+def until_logged(node: Node, words: str) -> None:
+    try:
+        until(lambda: words in node.log())
+    except AssertionError:
+        raise AssertionError(f"never logged: {words}; but:\n{node.log()}") from None
 
 
 def have_met(node: Node) -> bool:
@@ -124,7 +133,7 @@ def test_a_node_that_dies_comes_back_as_the_same_with_what_was_set() -> None:
             client.ask("CONFIG", "SET", "slowlog-max-len", 79)
         first = children(node)[0]
         os.kill(first, signal.SIGKILL)
-        until(lambda: "is back" in node.log())
+        until_logged(node, "is back")
         assert "has ended by SIGKILL; starting it again" in node.log()
         for number in range(1, CORES + 1):
             until(lambda number=number: setting(node, number, "slowlog-max-len") == b"79")  # type: ignore[misc]
@@ -222,11 +231,28 @@ def test_a_port_in_use_is_said_even_by_those_who_would_share_it(pair: Node) -> N
         node.stop()
 
 
-def test_a_node_that_cannot_start_ends_all(pair: Node) -> None:
-    """The shared port is free, the second one's own is not."""
-    node = Node("--cores", str(CORES), "--port", str(pair.port - 1), wait=False)
-    try:
-        assert node.wait() == 1
-        assert "could not start" in node.log() and "Address already in use" in node.log()
-    finally:
-        node.stop()
+def test_a_node_that_cannot_start_ends_all() -> None:
+    """The shared port is free, and so is the first node's own; the second one's is not."""
+    with taken_port() as port:
+        node = Node("--cores", "2", "--port", str(port - 2), wait=False)
+        try:
+            assert node.wait() == 1
+            assert "could not start" in node.log() and "Address already in use" in node.log()
+        finally:
+            node.stop()
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """A port that somebody listens on; the two below it are free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port: int = taken.getsockname()[1]
+            try:
+                for below in (port - 2, port - 1):
+                    socket.create_server(("127.0.0.1", below)).close()
+            except OSError:
+                continue
+            yield port
+            return
+
