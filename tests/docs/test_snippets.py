@@ -2,8 +2,9 @@
 
 A page runs in a process of its own, in an empty folder, with a node beside it if it talks to one.
 Blocks marked `sh` are for the reader's own shell. Of those, lines that start a node are run until the node
-is ready (after the lines that make a file, and with 127.0.0.1 where they say 10.0.0.…), and `make` must be followed by a target that exists. Other blocks must say that they are `text`,
-`toml` or the like: nothing that looks like a program stays untested by accident.
+is ready (after the lines that make a file, and with 127.0.0.1 where they say 10.0.0.…), and `make` must be
+followed by a target that exists. Other blocks must say that they are `text`, `toml` or the like: nothing that
+looks like a program stays untested by accident.
 """
 from __future__ import annotations
 
