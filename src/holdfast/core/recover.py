@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, doubt, membership, requeue, tombs
+from holdfast.core import acks, doubt, membership, replicate, requeue, tombs
 from holdfast.core.copies import Copy, register
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
@@ -176,6 +176,8 @@ class Loading:
             job.flags &= ~MOVING
         elif kind == BACK:
             self.moves.pop(job, None)
+            if job.flags & IN_DOUBT:
+                job.flags &= ~(IN_DOUBT | HANDED_OUT)
             job.flags &= ~MOVING
             job.responsible = ME
             job.qtime = node.now
@@ -183,6 +185,7 @@ class Loading:
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
+        replicate.regard_hosts(node)
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)
         doubt.begin(node)
