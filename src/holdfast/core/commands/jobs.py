@@ -248,12 +248,13 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
     if not names:
         raise BadRequest(errors.SYNTAX)
+    gives_away = node.is_leaving and peers.reachable(node) > 0  # what is here goes to nodes that stay
     ready: list[Queue] = []
     for name in names:
         queue = node.queues.get(name)
         if queue is not None:
             queue.used = node.now
-            if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
+            if queue.size > 0 and queue.paused & PAUSE_OUT == 0 and not gives_away:
                 ready.append(queue)
     jobs = take(node, ready, min(count, COUNT_MAX))
     if jobs:
