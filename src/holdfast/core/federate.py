@@ -41,7 +41,7 @@ def announce(node: Node, queue: Queue) -> None:
         return
     for peer in node.peers:
         if peer.is_linked:
-            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+            write_need(peer, queue, min(queue.asked_for, CREDIT_MAX))
     if queue.waiting:
         node.announced[queue] = None
 
@@ -291,7 +291,7 @@ def link_up(node: Node, peer: Peer) -> None:
         peer.out.write(node.id_text(job))
     for queue in node.announced:
         if queue.waiting:
-            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+            write_need(peer, queue, min(queue.asked_for, CREDIT_MAX))
 
 
 def link_down(node: Node, peer: Peer) -> None:
@@ -322,6 +322,7 @@ def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
         queue = queues.queue_or_none(node, name)
     if queue is not None:
         queues.set_paused(node, queue, paused)
+        give(node, queue)
 
 
 def in_doubt(node: Node, job: Job) -> None:
