@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, records, replicate, requeue
+from holdfast.core import acks, federate, records, replicate, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED, UNSURE
 from holdfast.core.limits import NEVER
@@ -128,6 +128,7 @@ def lost_everything(node: Node, peer: Peer) -> None:
             if job.state != ACKED and job.retry > 0:
                 node.short_of_copies += 1  # until the next walk has counted
             if job.state == ACKED:
+                acks.ask_everybody_if_unsure(node, job)
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():
         tomb.holders &= ~peer.bit
