@@ -55,6 +55,9 @@ MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count
 PAUSED: Final = b"PAUSED Queue paused in input, try later"
 OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+NO_REPL_TIMEOUT: Final = b"NOREPL Timeout reached before replicating to the requested number of nodes"
+NO_REPL_REMOVED: Final = b"NOREPL job removed (expired?) before the requested replication level was achieved"
+SYNC_RANGE: Final = b"ERR SYNC must be a number > 0"
 NO_REPL_LEAVING: Final = (
     NO_REPL
     + b", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, queues, records, replicate, waiting
+from holdfast.core import acks, errors, queues, records, replicate, waiting
 from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from holdfast.core.queue import Queue
 
@@ -19,7 +19,7 @@ def flush_queue(node: Node, queue: Queue) -> i64:
     for job in jobs_of(node, queue):
         count += 0 if job.state == ACKED else 1
         if job.state == WAIT_REPL:
-            replicate.abort(node, job, replicate.REMOVED)
+            replicate.abort(node, job, errors.NO_REPL_REMOVED)
         elif job.state == ACTIVE or job.state == QUEUED:
             node.end(job, acks.FLUSHED)
     return count
@@ -33,7 +33,7 @@ def flush_all(node: Node) -> None:
     """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
     for job in node.all_jobs():
         if job.state == WAIT_REPL:
-            replicate.abort(node, job, replicate.REMOVED)
+            replicate.abort(node, job, errors.NO_REPL_REMOVED)
     for job in node.all_jobs():
         records.gone(node, job)
         node.forget(job)

@@ -620,7 +620,7 @@ class Node:
             return
         self.expired += 1
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
-            replicate.abort(self, job, replicate.REMOVED)
+            replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
                 return
         self.endings.pop(job, None)

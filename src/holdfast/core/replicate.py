@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, links, peers, records, tombs, waiting
+from holdfast.core import acks, errors, links, peers, records, tombs, waiting
 from holdfast.core.copies import Copy, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from holdfast.core.node import Node
 
 ONE_MORE_MS: Final = 50
-
-REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 
 FULL_MS: Final = 10_000
 """How long a node that refused a copy is not asked by the healer."""
@@ -460,7 +458,7 @@ def wake(node: Node, job: Job) -> None:
     task = job.task
     assert isinstance(task, Adding)
     if task.deadline != 0 and node.now >= task.deadline:
-        abort(node, job, b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n")
+        abort(node, job, errors.NO_REPL_TIMEOUT)
         return
     if task.is_default and not node.broken("default-is-fixed"):
         task.wanted = min(task.wanted, can_be_had(node, task))
@@ -478,7 +476,7 @@ def wake(node: Node, job: Job) -> None:
     node.wake_at(job, when)
 
 
-def abort(node: Node, job: Job, reply: bytes) -> None:
+def abort(node: Node, job: Job, error: bytes) -> None:
     """It will not be accepted. Whoever may hold a copy is told until all have heard."""
     task = job.task
     assert isinstance(task, Adding)
@@ -489,8 +487,8 @@ def abort(node: Node, job: Job, reply: bytes) -> None:
             each.task = None
             node.count("aborted")
             acks.end(node, each, acks.ABORTED)
-    if reply:
-        node.fill_slot(task.session, task.slot, reply)
+    if error:
+        node.fill_slot(task.session, task.slot, b"-" + error + b"\r\n")
 
 
 def abort_all(node: Node, session: Session) -> None:

@@ -6,11 +6,11 @@ import random
 from holdfast.core import tombs
 from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
+from holdfast.core.errors import NO_REPL_REMOVED
 from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
 from holdfast.core.peers import NODES_MAX, Peer, PeerFacts, Tomb
-from holdfast.core.replicate import REMOVED
 from holdfast.core.session import Session
 
 from .making import START_MS
@@ -75,7 +75,7 @@ def test_a_producer_that_waits_for_copies_is_answered_when_its_job_is_deleted() 
         a.node.execute(producer, [b"ADDJOB", b"q", b"body", b"0", b"REPLICATE", b"2"])
         assert a.node.take_output() == b"" and a.node.wakeups == []
         a.do(*words)
-        assert a.node.wakeups == [(producer, REMOVED)], words
+        assert a.node.wakeups == [(producer, b"-" + NO_REPL_REMOVED + b"\r\n")], words
 
 
 def test_a_queue_flushed_at_one_holder_is_flushed_at_the_others() -> None:

@@ -56,7 +56,7 @@ class AddOptions:
             if option == b"REPLICATE":
                 self.replicate = read_replicate(value_of(argv, i))
             elif option == b"SYNC":
-                self.sync = at_least(value_of(argv, i), 1, b"ERR SYNC must be a number > 0")
+                self.sync = at_least(value_of(argv, i), 1, errors.SYNC_RANGE)
             elif option == b"TTL":
                 self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
             elif option == b"RETRY":
@@ -132,8 +132,9 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     The job lives for TTL seconds (a day) unless it is acknowledged before. A consumer that takes it has
     RETRY seconds (a tenth of the TTL, at most 300) to acknowledge it; then it is queued again. RETRY 0
     hands it out at most once. DELAY keeps it back that long. MAXLEN refuses it if so many jobs are queued
-    already. PRIORITY 9 is handed out before 0; 5 is normal. ms-timeout is how long to wait for the copies,
-    0 for ever; ASYNC does not wait.
+    at this node already. PRIORITY 9 is handed out before 0; 5 is normal. REPLICATE is how many nodes must
+    hold it, `all` for every one; without it as many as can be had, up to three. ms-timeout is how long to
+    wait for them, 0 for ever; SYNC answers when so many have it, ASYNC at once, and the rest follow.
     """
     options = AddOptions()
     options.read(argv, 4)
