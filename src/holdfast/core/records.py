@@ -2,19 +2,25 @@
 
 A record is a type, the wall clock, and fields as on the bus. Replaying the records of a node in order, with
 the tail that a crash may have cut off missing, gives the state it may count on: jobs it holds, endings and
-tombstones, who else may hold what, and which moves it made. Sets of nodes are masks in the numbering of this
-node; NODE records say which node a bit is before the first use.
+tombstones, who else may hold what, which moves it made, and how its queues are set. Sets of nodes are masks in
+the numbering of this node; NODE records say which node a bit is before the first use.
+
+Each sets something to a value and none adds to one, so a record may be replayed over a state that knows it
+already. That is what lets a snapshot (snapshot.py) be taken page by page while the node goes on.
+
+The records of a turn are collected in `node.log`, each with its length before it, and leave as one piece.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import BytesWriter
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64, u8
 
-from holdfast.core.copies import write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, Job
+from holdfast.core.copies import write_job_id
+from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
+from holdfast.core.queue import Queue
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -34,6 +40,15 @@ REFUSED: Final = 11
 COUNTS: Final = 12
 TAKEN: Final = 13
 DOUBT: Final = 14
+HAD: Final = 15
+QUEUE: Final = 16
+FLUSH: Final = 17
+CUT: Final = 18
+
+ID_BYTES: Final = 48
+SHORT: Final = 1 + 8 + ID_BYTES  # a record of nothing but an id
+JOB_FIXED: Final = ID_BYTES + 8 * 8 + 4 + 4  # of a job, but for the name of its queue and its body
+FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE
 
 # What a NODE record says of a node.
 HEARD_OF: Final = 0
@@ -42,10 +57,44 @@ FORGOTTEN: Final = 2
 
 
 def begin(node: Node, kind: i64) -> BytesWriter:
-    out = BytesWriter()
+    out = node.log
+    node.log_from = len(out)
+    write_i32_le(out, 0)
     out.append(int(kind))
     bus.write_i64(out, node.wall)
     return out
+
+
+def end(node: Node) -> None:
+    """Say how long the record just written came to be."""
+    out = node.log
+    at = node.log_from
+    size: i64 = len(out) - at - 4
+    out[at] = u8(size & 255)
+    out[at + 1] = u8((size >> 8) & 255)
+    out[at + 2] = u8((size >> 16) & 255)
+    out[at + 3] = u8((size >> 24) & 255)
+
+
+def short(node: Node, kind: i64, job: Job) -> None:
+    """A record of nothing but an id. There is one for each job that ends, so it is written without a detour."""
+    out = node.log
+    write_i32_le(out, SHORT)
+    out.append(int(kind))
+    write_i64_le(out, node.wall)
+    write_job_id(out, job)
+
+
+def split(data: bytes) -> list[bytes]:
+    """The records in what a turn left behind."""
+    found: list[bytes] = []
+    at: i64 = 0
+    end: i64 = len(data)
+    while at < end:
+        size = i64(read_i32_le(data, at))
+        found.append(data[at + 4:at + 4 + size])
+        at += 4 + size
+    return found
 
 
 def explain(node: Node, mask: i64) -> None:
@@ -72,21 +121,48 @@ def member(node: Node, peer: Peer) -> None:
     bus.write_u16(out, facts.port)
     bus.write_u16(out, facts.bus_port)
     bus.write_name(out, facts.host_id)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def job(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
-    explain(node, job.holders)
-    out = begin(node, JOB)
-    write_whole(node, out, job)
-    node.records.append(out.getvalue())
+    if job.holders != MY_BIT:
+        explain(node, job.holders)
+    queue = job.queue.name
+    body = job.body
+    out = node.log
+    write_i32_le(out, i32(1 + 8 + JOB_FIXED + len(queue) + len(body)))
+    out.append(JOB)
+    write_i64_le(out, node.wall)
+    write_whole(node, out, job, queue, body)
+    if node.syncs_adds:
+        node.must_sync = True
 
 
-def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
-    write_copy(node, out, job, job.holders, max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now))
-    bus.write_i8(out, i64(job.responsible))
+def write_whole(node: Node, out: BytesWriter, job: Job, queue: bytes, body: bytes) -> None:
+    """All there is to know of a job that is not queued: where it is queued, the queue knows.
+
+    Of times it says what is left, except for the creation: that is the order inside a queue, to the last digit.
+    """
+    now = node.now
+    ms = job.ctime // 1_000_000
+    write_job_id(out, job)
+    write_i64_le(out, job.ctime)
+    write_i64_le(out, now - ms)
+    write_i64_le(out, job.expire - now)
+    write_i64_le(out, max(0, ms + i64(job.delay) * 1000 - now) if job.delay > 0 else 0)
+    write_i64_le(out, i64(job.retry) << 32 | i64(job.delay))
+    write_i64_le(out, i64(job.nacks) << 32 | i64(job.deliveries))
+    write_i64_le(
+        out, i64(job.replicate) << 32 | i64(job.flags & FLAGS_KEPT) << 24 | i64(job.priority) << 16
+        | i64(job.hops) << 8 | i64(job.responsible)
+    )
+    write_i64_le(out, job.holders)
+    write_i32_le(out, i32(len(queue)))
+    out.write(queue)
+    write_i32_le(out, i32(len(body)))
+    out.write(body)
 
 
 def holders(node: Node, job: Job) -> None:
@@ -96,7 +172,7 @@ def holders(node: Node, job: Job) -> None:
     out = begin(node, HOLDERS)
     write_job_id(out, job)
     bus.write_i64(out, job.holders)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def counts(node: Node, job: Job) -> None:
@@ -107,7 +183,7 @@ def counts(node: Node, job: Job) -> None:
     write_job_id(out, job)
     bus.write_u32(out, i64(job.nacks))
     bus.write_u32(out, i64(job.deliveries))
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def ending(node: Node, job: Job, why: i64) -> None:
@@ -119,15 +195,12 @@ def ending(node: Node, job: Job, why: i64) -> None:
     bus.write_i8(out, why)
     bus.write_i8(out, 1 if job.flags & ACK_ONLY else 0)
     bus.write_i64(out, job.holders)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def gone(node: Node, job: Job) -> None:
-    if not node.is_recording:
-        return
-    out = begin(node, GONE)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    if node.is_recording:
+        short(node, GONE, job)
 
 
 def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
@@ -139,15 +212,21 @@ def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
     bus.write_i8(out, tomb.why)
     bus.write_i64(out, tomb.holders)
     bus.write_i64(out, tomb.until - node.now)
-    node.records.append(out.getvalue())
+    end(node)
 
 
-def handout(node: Node, job: Job) -> None:
-    if not node.is_recording or (job.retry > 0 and node.broken("restart-forgets-leases")):
+def handout(node: Node, job: Job, ms: i64) -> None:
+    """It is out, for so many milliseconds unless it is said otherwise."""
+    if not node.is_recording or (
+        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+    ):
         return
-    out = begin(node, HANDOUT)
+    out = node.log
+    write_i32_le(out, SHORT + 8)
+    out.append(HANDOUT)
+    write_i64_le(out, node.wall)
     write_job_id(out, job)
-    node.records.append(out.getvalue())
+    write_i64_le(out, ms)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
 
@@ -160,7 +239,7 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
     write_job_id(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
-    node.records.append(out.getvalue())
+    end(node)
     if job.retry == 0:
         node.must_sync = True
 
@@ -169,27 +248,21 @@ def taken(node: Node, job: Job) -> None:
     """What we gave has arrived."""
     if not node.is_recording:
         return
-    out = begin(node, TAKEN)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    short(node, TAKEN, job)
 
 
 def doubt(node: Node, job: Job) -> None:
     """Nobody can say any more whether it was taken: a restart must not ask again, and be told that it was not."""
     if not node.is_recording or node.broken("doubt-not-recorded"):
         return
-    out = begin(node, DOUBT)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    short(node, DOUBT, job)
     node.must_sync = True
 
 
 def back(node: Node, job: Job) -> None:
-    if not node.is_recording:
-        return
-    out = begin(node, BACK)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    """It is ours again, and to be queued."""
+    if node.is_recording:
+        short(node, BACK, job)
 
 
 def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
@@ -204,8 +277,8 @@ def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
     bus.write_i64(out, job.expire - node.now)
     bus.write_i8(out, 1 if is_new else 0)
     if is_new:
-        write_whole(node, out, job)
-    node.records.append(out.getvalue())
+        write_whole(node, out, job, job.queue.name, job.body)
+    end(node)
     if job.retry == 0:
         node.must_sync = True
 
@@ -217,5 +290,32 @@ def refused(node: Node, peer: Peer, number: i64) -> None:
     out = begin(node, REFUSED)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
-    node.records.append(out.getvalue())
+    end(node)
     node.must_sync = True
+
+
+def had(node: Node, peer: Peer, number: i64, until: i64) -> None:
+    """That a move was taken, where its job may be gone: in a snapshot."""
+    out = begin(node, HAD)
+    bus.write_i8(out, peer.index)
+    bus.write_i64(out, number)
+    bus.write_i64(out, until - node.now)
+    end(node)
+
+
+def queue(node: Node, queue: Queue) -> None:
+    """How a queue is set."""
+    if not node.is_recording:
+        return
+    out = begin(node, QUEUE)
+    bus.write_name(out, queue.name)
+    bus.write_i8(out, queue.paused)
+    bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def flush(node: Node) -> None:
+    """Every job and every queue is gone."""
+    if node.is_recording:
+        begin(node, FLUSH)
+        end(node)

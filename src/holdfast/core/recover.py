@@ -3,26 +3,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, i64
+from librt.strings import read_i32_le, read_i64_le
+from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, membership, requeue, tombs
-from holdfast.core.copies import Copy, register
-from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.core import acks, doubt, flush, membership, queues, requeue, tombs
+from holdfast.core.ids import NODE_ID_LENGTH, id_minutes, id_random, id_seq
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
+from holdfast.core.queue import Queue
 from holdfast.core.records import (
     BACK,
     COUNTS,
+    CUT,
     DOUBT,
     ENDING,
+    FLUSH,
     FORGOTTEN,
     GAVE,
     GONE,
+    HAD,
     HANDOUT,
     HOLDERS,
     JOB,
+    JOB_FIXED,
     MEMBER,
     NODE,
+    QUEUE,
     REFUSED,
     TAKEN,
     TOMB,
@@ -46,6 +52,8 @@ class Loading:
         self.table: list[int] = [-1] * 64
         self.table[ME] = ME
         self.moves: dict[Job, tuple[Peer, int]] = {}
+        self.requeues: bool = node.config.is_on("requeue-on-load")
+        self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
     def mask(self, theirs: i64) -> i64:
         mask: i64 = 0
@@ -54,14 +62,23 @@ class Loading:
                 mask |= 1 << i64(self.table[index])
         return mask
 
+    def batch(self, data: bytes) -> None:
+        """The records of a turn, as `node.log` had them."""
+        at: i64 = 0
+        end: i64 = len(data)
+        while at < end:
+            size = i64(read_i32_le(data, at))
+            self.one(data[at + 4:at + 4 + size])
+            at += 4 + size
+
     def one(self, data: bytes) -> None:
         reader = Reader(data)
         kind = reader.u8()
         passed: i64 = max(0, self.node.wall - reader.long())
-        if kind == NODE:
-            self.load_node(reader)
-        elif kind == JOB:
+        if kind == JOB:
             self.load_job(reader, passed)
+        elif kind == NODE:
+            self.load_node(reader)
         elif kind == TOMB:
             jid = reader.text(bus.ID)
             why = reader.u8()
@@ -70,8 +87,27 @@ class Loading:
         elif kind == REFUSED:
             peer = self.node.peers[max(0, self.table[reader.u8()])]
             peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
+        elif kind == HAD:
+            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            peer.taken[int(reader.long())] = int(self.node.now + reader.long() - passed)
+        elif kind == QUEUE:
+            queue = self.queue(reader.name())
+            queue.paused = reader.u8()
+            queue.maxlen = reader.long()
+        elif kind == FLUSH:
+            self.moves.clear()
+            flush.flush_all(self.node)
+        elif kind == CUT:
+            self.doubt_once()
         else:
             self.load_change(kind, reader, passed)
+
+    def doubt_once(self) -> None:
+        """Records are missing here: whether an at-most-once job was handed out nobody can say."""
+        for job in self.node.all_jobs():
+            if job.state == ACTIVE and job.retry == 0 and not job.flags & HANDED_OUT:
+                job.flags |= IN_DOUBT | HANDED_OUT
+                job.qtime = 0
 
     def load_node(self, reader: Reader) -> None:
         index = reader.u8()
@@ -94,28 +130,65 @@ class Loading:
             self.table[index] = int(peer.index)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
-        copy = Copy(reader)
-        copy.holders = self.mask(reader.long())
-        copy.queue = reader.name()
-        copy.body = reader.name()
-        responsible = reader.u8()
-        copy.age += passed
-        life = copy.life - passed
-        if life <= 0 and not doubt.is_possible(self.node):
+        node = self.node
+        jid = reader.text(bus.ID)
+        data = reader.data
+        at = reader.skip(JOB_FIXED - bus.ID - 8)
+        life = read_i64_le(data, at + 16) - passed
+        holders = self.mask(read_i64_le(data, at + 56)) | MY_BIT
+        queue = reader.name()
+        body = reader.name()
+        if life <= 0 and not doubt.is_possible(node):
             return
-        copy.life = max(1, life)
-        copy.delay_left = max(0, copy.delay_left - passed)
-        known = self.node.find(copy.jid)
+        known = node.find(jid)
         if known is not None:
-            known.holders |= copy.holders
+            known.holders |= holders
             return
-        job = register(self.node, copy)
-        if job is None:
-            return
-        job.expire = self.node.now + life
+        seq = id_seq(jid)
+        origin = node.origin(jid[:10])
+        if seq <= 0 or origin.get(seq) is not None:
+            return  # another job of the same number: no honest node makes two
+        job = Job(
+            seq, id_random(jid), origin, self.queue(queue), body,
+            self.creation(read_i64_le(data, at), read_i64_le(data, at + 8) + passed), node.now + life, id_minutes(jid),
+        )
+        wait = read_i64_le(data, at + 24) - passed
+        times = read_i64_le(data, at + 32)
+        counts = read_i64_le(data, at + 40)
+        rest = read_i64_le(data, at + 48)
+        job.retry = i32(times >> 32)
+        job.delay = i32(times & 0xFFFFFFFF)
+        job.nacks = i32(counts >> 32)
+        job.deliveries = i32(counts & 0xFFFFFFFF)
+        job.replicate = i32(rest >> 32)
+        job.flags = i16(rest >> 24 & 255)
+        job.priority = i16(rest >> 16 & 255)
+        job.hops = int(rest >> 8 & 255)
+        job.responsible = max(0, self.table[rest & 255])
+        job.holders = holders
         job.state = ACTIVE
-        job.responsible = max(0, self.table[responsible])
-        job.qtime = self.node.now + copy.delay_left
+        job.qtime = node.now + wait if wait > 0 else 0
+        node.keep(job)
+        if origin is node.own:
+            node.seq = max(node.seq, seq)  # numbers are never used twice, whatever became of the clock
+            node.last_ctime = max(node.last_ctime, job.ctime)
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name: made if need be, however full the node is."""
+        found = self.node.queues.get(name)
+        return queues.make_queue(self.node, name) if found is None else found
+
+    def creation(self, ctime: i64, age: i64) -> i64:
+        """When a job was created, on the clock of this life, in the order that jobs had in theirs.
+
+        Two clocks cut into milliseconds differ by one from one record to the next, so all are moved by the same
+        amount, as long as that is right to a second.
+        """
+        ms: i64 = self.node.now - age
+        off: i64 = ms - (ctime // 1_000_000 + self.shift)
+        if off > 1000 or off < -1000:
+            self.shift += off
+        return ctime + self.shift * 1_000_000
 
     def load_change(self, kind: i64, reader: Reader, passed: i64) -> None:
         node = self.node
@@ -158,7 +231,7 @@ class Loading:
         elif kind == HANDOUT:
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
-            job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
+            job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
             self.moves[job] = (peer, int(reader.long()))
@@ -178,7 +251,7 @@ class Loading:
             self.moves.pop(job, None)
             job.flags &= ~MOVING
             job.responsible = ME
-            job.qtime = node.now
+            job.qtime = 0
 
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
@@ -199,11 +272,13 @@ class Loading:
                 job.qtime = 0
                 if node.broken("once-requeued-at-start"):
                     node.enqueue(job)
-            elif job.responsible == ME and job.flags & HANDED_OUT:
+            elif job.responsible == ME and job.flags & HANDED_OUT and job.qtime != 0:
                 node.wake_at(job, job.qtime)
             elif job.responsible == ME:
                 if job.qtime > node.now:
                     node.wake_at(job, job.qtime)
+                elif not self.requeues:
+                    node.lease(job, i64(job.retry) * 1000)
                 elif job.holders & ~MY_BIT and not node.broken("missed-acks-not-read"):
                     # Others may have queued it, or know how it ended: ask, when there are links to ask over.
                     job.flags |= QUEUED_BEFORE
@@ -223,6 +298,4 @@ def load(node: Node, kept: list[bytes]) -> None:
         loading.one(data)
     loading.finish()
     node.is_recording = was_recording
-    node.records.clear()
-
-
+    node.log.truncate(0)

@@ -195,14 +195,13 @@ class Host:
         if node.faults:
             cluster.seen("error", "internal-error", "", f"at {self.name}: {node.faults[0]}")
             node.faults.clear()
-        records = node.records
+        records = node.take_records()
         must_sync = cluster.kind.must_sync(node)
         if self.doom and records:
             self.die_in_turn(records)
             return
         if records:
             self.disk.write(records, cluster.now, must_sync)
-            del records[:]
         frames = node.frames
         if frames:
             links = self.links

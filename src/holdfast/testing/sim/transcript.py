@@ -132,13 +132,18 @@ class Proxy:
     def flush(self) -> None:
         self.machine.flush()
         story = self.story
-        for record in self.machine.records:
-            if story.mentions(record, story.job):
-                story.note(self.node_id, f"   record {story.describe(record, story.job, True)}")
         for peer, data in self.machine.frames:
             if story.mentions(data, story.job):
                 story.note(self.node_id, f"-> {self.peer(peer)} {story.describe(data, story.job, False)}")
         self.compare("flush", False)
+
+    def take_records(self) -> list[bytes]:
+        taken = self.machine.take_records()
+        story = self.story
+        for record in taken:
+            if story.mentions(record, story.job):
+                story.note(self.node_id, f"   record {story.describe(record, story.job, True)}")
+        return taken
 
 
 def concerns(op: Op, job: str, body: str) -> bool:
