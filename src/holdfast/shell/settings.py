@@ -13,7 +13,6 @@ can show it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -25,13 +24,15 @@ from pathlib import Path
 
 from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.journal.folder import Folder, JournalError
+from holdfast.journal.journal import NAME as JOURNAL
+from holdfast.journal.lock import lock, unlock
 from holdfast.shell import clock
 
 log = logging.getLogger("holdfast")
 
 SAVED = "settings.toml"
 NODE_ID = "node-id"
-LOCK = "lock"
 INCARNATION = "incarnation"
 NODES = "nodes"
 NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{1,5})")
@@ -147,24 +148,15 @@ class Settings:
 
     def lock(self) -> None:
         """Take the dir for this process: two nodes with one id would be one too many. Raises SettingsError."""
-        if self.dir is None:
-            return
-        try:
-            self.dir.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise SettingsError(f"cannot use the folder {self.dir}: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise SettingsError(f"the folder {self.dir} is used by another node; give each its own --dir") from None
-        self.held_lock = descriptor
+        if self.dir is not None:
+            try:
+                self.held_lock = lock(self.dir)
+            except JournalError as error:
+                raise SettingsError(str(error)) from None
 
     def unlock(self) -> None:
-        if self.held_lock >= 0:
-            os.close(self.held_lock)
-            self.held_lock = -1
+        unlock(self.held_lock)
+        self.held_lock = -1
 
     def node_id(self) -> bytes:
         """This node's id: kept in the dir, or a new one each time where there is none."""
@@ -191,20 +183,32 @@ class Settings:
         if self.dir is not None:
             write_whole(self.dir / NODE_ID, node_id.decode() + "\n")
 
+    def keeps_journal(self) -> bool:
+        """Whether there is a journal to load and to write."""
+        return self.dir is not None and (self.config.is_on("appendonly") or self.loads_once())
+
+    def loads_once(self) -> bool:
+        return self.dir is not None and self.config.is_on("aof-enqueue-jobs-once")
+
     def incarnation(self) -> int:
         """Which life of the node's data this is.
 
-        Until there is a journal a start begins with nothing, so each start is a new life, with a higher number
-        than the last: the time, or one more than the file says where the clock was set back. With a journal it
-        will be drawn with the folder and kept.
+        A node that comes back with its journal lives on. Any other start begins with nothing and is a new life,
+        with a higher number than the last: the time, or one more than the file says where the clock was set back.
         """
         life = clock.wall_ms()
         if self.dir is not None:
-            path = self.dir / INCARNATION
             with contextlib.suppress(OSError, ValueError):
-                life = max(life, int(path.read_text("ascii")) + 1)
-            write_whole(path, f"{life}\n")
+                known = int((self.dir / INCARNATION).read_text("ascii"))
+                if self.keeps_journal() and has_journal(self.dir):
+                    return known
+                life = max(life, known + 1)
+            self.save_incarnation(life)
         return life
+
+    def save_incarnation(self, life: int) -> None:
+        if self.dir is not None:
+            write_whole(self.dir / INCARNATION, f"{life}\n")
 
     def save_nodes(self, text: str) -> None:
         if self.dir is not None:
@@ -220,6 +224,13 @@ class Settings:
             raise SettingsError(f"cannot read {self.dir / NODES}: {error.strerror}") from None
         matches = [NODE_LINE.fullmatch(line) for line in lines]
         return [(m[1].encode(), m[2], int(m[3]), int(m[4])) for m in matches if m is not None]
+
+
+def has_journal(folder: Path) -> bool:
+    try:
+        return not Folder.look(folder / JOURNAL).is_empty()
+    except JournalError as error:
+        raise SettingsError(str(error)) from None
 
 
 told: set[str] = set()  # variables that were complained about once
