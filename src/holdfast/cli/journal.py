@@ -10,8 +10,7 @@ import click
 
 from holdfast.journal import inspect
 from holdfast.journal.disk import Disk
-from holdfast.journal.folder import JournalError
-from holdfast.journal.journal import NAME
+from holdfast.journal.folder import NAME, JournalError
 from holdfast.journal.lock import lock, unlock
 
 

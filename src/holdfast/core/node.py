@@ -140,6 +140,7 @@ class Node:
         self.frames: list[tuple[Peer, bytes]] = []
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
+        self.log_wall: i64 = 0  # the time on the wall that the journal knows
         self.faults: list[str] = []
         # Jobs and queues.
         self.own: Origin = Origin(b"DI" + node_id[:8])

@@ -1,9 +1,12 @@
 """What the journal keeps; recover.py reads it back.
 
-A record is a type, the wall clock, and fields as on the bus. Replaying the records of a node in order, with
-the tail that a crash may have cut off missing, gives the state it may count on: jobs it holds, endings and
-tombstones, who else may hold what, which moves it made, and how its queues are set. Sets of nodes are masks in
-the numbering of this node; NODE records say which node a bit is before the first use.
+A record is a type and fields as on the bus. Replaying the records of a node in order, with the tail that a crash may
+have cut off missing, gives the state it may count on: jobs it holds, endings and tombstones, who else may hold what,
+which moves it made, and how its queues are set. Sets of nodes are masks in the numbering of this node; NODE records
+say which node a bit is before the first use. CLOCK records say what time it was on the wall; other times are what
+was left then. A job that the journal knows is named by the first half of its id, its creator and its number.
+
+Bytes count: each costs CPU time once more when it is synced. So the three records that every job has are short ones.
 
 Each sets something to a value and none adds to one, so a record may be replayed over a state that knows it
 already. That is what lets a snapshot (snapshot.py) be taken page by page while the node goes on.
@@ -44,10 +47,14 @@ HAD: Final = 15
 QUEUE: Final = 16
 FLUSH: Final = 17
 CUT: Final = 18
+CLOCK: Final = 19
+ADD: Final = 20
 
-ID_BYTES: Final = 48
-SHORT: Final = 1 + 8 + ID_BYTES  # a record of nothing but an id
-JOB_FIXED: Final = ID_BYTES + 8 * 8 + 4 + 4  # of a job, but for the name of its queue and its body
+SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
+ID_BYTES: Final = 4 + 8 + 8 + 2
+JOB_FIXED: Final = ID_BYTES + 8 * 8  # of a job, but for its queue and its body
+ADD_FIXED: Final = 1 + ID_BYTES + 8 + 4 + 4 + 1 + 4
+PLAIN_MS_MAX: Final = 0x7FFFFFFF
 FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE
 
 # What a NODE record says of a node.
@@ -56,13 +63,37 @@ MEMBER: Final = 1
 FORGOTTEN: Final = 2
 
 
+def tell_time(node: Node) -> None:
+    """Before a record, if it is later than the journal knows."""
+    node.log_wall = node.wall
+    out = node.log
+    write_i32_le(out, 9)
+    out.append(CLOCK)
+    write_i64_le(out, node.wall)
+
+
 def begin(node: Node, kind: i64) -> BytesWriter:
+    if node.wall != node.log_wall:
+        tell_time(node)
     out = node.log
     node.log_from = len(out)
     write_i32_le(out, 0)
     out.append(int(kind))
-    bus.write_i64(out, node.wall)
     return out
+
+
+def write_name(out: BytesWriter, job: Job) -> None:
+    """A job that the journal knows."""
+    write_i32_le(out, i32(job.origin.code))
+    write_i64_le(out, job.seq)
+
+
+def write_id(out: BytesWriter, job: Job) -> None:
+    """A job that is new to the journal."""
+    write_i32_le(out, i32(job.origin.code))
+    write_i64_le(out, job.seq)
+    write_i64_le(out, job.rnd)
+    bus.write_u16(out, i64(job.minutes))
 
 
 def end(node: Node) -> None:
@@ -77,12 +108,13 @@ def end(node: Node) -> None:
 
 
 def short(node: Node, kind: i64, job: Job) -> None:
-    """A record of nothing but an id. There is one for each job that ends, so it is written without a detour."""
+    """A record of nothing but a name. There is one for each job that ends, so it is written without a detour."""
+    if node.wall != node.log_wall:
+        tell_time(node)
     out = node.log
     write_i32_le(out, SHORT)
     out.append(int(kind))
-    write_i64_le(out, node.wall)
-    write_job_id(out, job)
+    write_name(out, job)
 
 
 def split(data: bytes) -> list[bytes]:
@@ -127,27 +159,47 @@ def member(node: Node, peer: Peer) -> None:
 def job(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
-    if job.holders != MY_BIT:
-        explain(node, job.holders)
+    if node.syncs_adds:
+        node.must_sync = True
+    life = job.expire - node.now
+    if (
+        job.holders == MY_BIT and job.delay == 0 and job.replicate == 1 and job.flags == 0 and life <= PLAIN_MS_MAX
+        and job.nacks == 0 and job.responsible == 0 and job.ctime // 1_000_000 == node.now
+    ):
+        add(node, job, life)
+        return
+    explain(node, job.holders)
+    out = begin(node, JOB)
+    write_whole(node, out, job)
+    end(node)
+
+
+def add(node: Node, job: Job, life: i64) -> None:
+    """A job about which nothing is special, made in this millisecond."""
+    if node.wall != node.log_wall:
+        tell_time(node)
     queue = job.queue.name
     body = job.body
     out = node.log
-    write_i32_le(out, i32(1 + 8 + JOB_FIXED + len(queue) + len(body)))
-    out.append(JOB)
-    write_i64_le(out, node.wall)
-    write_whole(node, out, job, queue, body)
-    if node.syncs_adds:
-        node.must_sync = True
+    write_i32_le(out, i32(ADD_FIXED + len(queue) + len(body)))
+    out.append(ADD)
+    write_id(out, job)
+    write_i64_le(out, job.ctime)
+    write_i64_le(out, i64(job.retry) << 32 | life)
+    out.append(int(job.priority))
+    write_i32_le(out, i32(len(queue)))
+    out.write(queue)
+    out.write(body)
 
 
-def write_whole(node: Node, out: BytesWriter, job: Job, queue: bytes, body: bytes) -> None:
+def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     """All there is to know of a job that is not queued: where it is queued, the queue knows.
 
     Of times it says what is left, except for the creation: that is the order inside a queue, to the last digit.
     """
     now = node.now
     ms = job.ctime // 1_000_000
-    write_job_id(out, job)
+    write_id(out, job)
     write_i64_le(out, job.ctime)
     write_i64_le(out, now - ms)
     write_i64_le(out, job.expire - now)
@@ -159,10 +211,8 @@ def write_whole(node: Node, out: BytesWriter, job: Job, queue: bytes, body: byte
         | i64(job.hops) << 8 | i64(job.responsible)
     )
     write_i64_le(out, job.holders)
-    write_i32_le(out, i32(len(queue)))
-    out.write(queue)
-    write_i32_le(out, i32(len(body)))
-    out.write(body)
+    bus.write_name(out, job.queue.name)
+    bus.write_name(out, job.body)
 
 
 def holders(node: Node, job: Job) -> None:
@@ -170,7 +220,7 @@ def holders(node: Node, job: Job) -> None:
         return
     explain(node, job.holders)
     out = begin(node, HOLDERS)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_i64(out, job.holders)
     end(node)
 
@@ -180,7 +230,7 @@ def counts(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
     out = begin(node, COUNTS)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_u32(out, i64(job.nacks))
     bus.write_u32(out, i64(job.deliveries))
     end(node)
@@ -221,11 +271,12 @@ def handout(node: Node, job: Job, ms: i64) -> None:
         job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
     ):
         return
+    if node.wall != node.log_wall:
+        tell_time(node)
     out = node.log
     write_i32_le(out, SHORT + 8)
     out.append(HANDOUT)
-    write_i64_le(out, node.wall)
-    write_job_id(out, job)
+    write_name(out, job)
     write_i64_le(out, ms)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
@@ -236,7 +287,7 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
         return
     explain(node, peer.bit)
     out = begin(node, GAVE)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
     end(node)
@@ -277,7 +328,7 @@ def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
     bus.write_i64(out, job.expire - node.now)
     bus.write_i8(out, 1 if is_new else 0)
     if is_new:
-        write_whole(node, out, job, job.queue.name, job.body)
+        write_whole(node, out, job)
     end(node)
     if job.retry == 0:
         node.must_sync = True

@@ -3,16 +3,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import read_i32_le, read_i64_le
+from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
 from holdfast.core import acks, doubt, flush, membership, queues, requeue, tombs
-from holdfast.core.ids import NODE_ID_LENGTH, id_minutes, id_random, id_seq
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job, Origin
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
 from holdfast.core.records import (
+    ADD,
+    ADD_FIXED,
     BACK,
+    CLOCK,
     COUNTS,
     CUT,
     DOUBT,
@@ -24,6 +27,7 @@ from holdfast.core.records import (
     HAD,
     HANDOUT,
     HOLDERS,
+    ID_BYTES,
     JOB,
     JOB_FIXED,
     MEMBER,
@@ -53,6 +57,8 @@ class Loading:
         self.table[ME] = ME
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
+        self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
     def mask(self, theirs: i64) -> i64:
@@ -74,8 +80,12 @@ class Loading:
     def one(self, data: bytes) -> None:
         reader = Reader(data)
         kind = reader.u8()
-        passed: i64 = max(0, self.node.wall - reader.long())
-        if kind == JOB:
+        passed = self.passed
+        if kind == CLOCK:
+            self.passed = max(0, self.node.wall - reader.long())
+        elif kind == ADD:
+            self.load_add(reader)
+        elif kind == JOB:
             self.load_job(reader, passed)
         elif kind == NODE:
             self.load_node(reader)
@@ -129,33 +139,38 @@ class Loading:
             peer.has_missed = standing == FORGOTTEN
             self.table[index] = int(peer.index)
 
+    def load_add(self, reader: Reader) -> None:
+        """A job about which nothing is special."""
+        data = reader.data
+        at = reader.skip(ADD_FIXED - 1)
+        times = read_i64_le(data, at + 30)
+        life = (times & 0xFFFFFFFF) - self.passed
+        job = self.new_job(
+            data, at, reader.text(i64(read_i32_le(data, at + 39))), data[reader.pos:], read_i64_le(data, at + 22),
+            self.passed, life, 1,
+        )
+        if job is not None:
+            job.retry = i32(times >> 32)
+            job.priority = i16(data[at + 38])
+            self.node.keep(job)
+
     def load_job(self, reader: Reader, passed: i64) -> None:
         node = self.node
-        jid = reader.text(bus.ID)
         data = reader.data
-        at = reader.skip(JOB_FIXED - bus.ID - 8)
-        life = read_i64_le(data, at + 16) - passed
-        holders = self.mask(read_i64_le(data, at + 56)) | MY_BIT
+        at = reader.skip(JOB_FIXED)
+        more = at + ID_BYTES
         queue = reader.name()
         body = reader.name()
-        if life <= 0 and not doubt.is_possible(node):
-            return
-        known = node.find(jid)
-        if known is not None:
-            known.holders |= holders
-            return
-        seq = id_seq(jid)
-        origin = node.origin(jid[:10])
-        if seq <= 0 or origin.get(seq) is not None:
-            return  # another job of the same number: no honest node makes two
-        job = Job(
-            seq, id_random(jid), origin, self.queue(queue), body,
-            self.creation(read_i64_le(data, at), read_i64_le(data, at + 8) + passed), node.now + life, id_minutes(jid),
+        job = self.new_job(
+            data, at, queue, body, read_i64_le(data, more), read_i64_le(data, more + 8) + passed,
+            read_i64_le(data, more + 16) - passed, self.mask(read_i64_le(data, more + 56)) | MY_BIT,
         )
-        wait = read_i64_le(data, at + 24) - passed
-        times = read_i64_le(data, at + 32)
-        counts = read_i64_le(data, at + 40)
-        rest = read_i64_le(data, at + 48)
+        if job is None:
+            return
+        wait = read_i64_le(data, more + 24) - passed
+        times = read_i64_le(data, more + 32)
+        counts = read_i64_le(data, more + 40)
+        rest = read_i64_le(data, more + 48)
         job.retry = i32(times >> 32)
         job.delay = i32(times & 0xFFFFFFFF)
         job.nacks = i32(counts >> 32)
@@ -165,13 +180,43 @@ class Loading:
         job.priority = i16(rest >> 16 & 255)
         job.hops = int(rest >> 8 & 255)
         job.responsible = max(0, self.table[rest & 255])
-        job.holders = holders
-        job.state = ACTIVE
         job.qtime = node.now + wait if wait > 0 else 0
         node.keep(job)
+
+    def new_job(
+        self, data: bytes, at: i64, queue: bytes, body: bytes, ctime: i64, age: i64, life: i64, holders: i64
+    ) -> Job | None:
+        """The job whose id begins there, for the caller to complete and keep; None if it is known or over."""
+        node = self.node
+        if life <= 0 and not doubt.is_possible(node):
+            return None
+        origin = self.origin(i64(read_i32_le(data, at)))
+        seq = read_i64_le(data, at + 4)
+        known = origin.get(seq)
+        if known is not None:
+            known.holders |= holders
+            return None
+        job = Job(
+            seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
+            node.now + life, i64(read_i16_le(data, at + 20)) & 0xFFFF,
+        )
+        job.holders = holders
+        job.state = ACTIVE
         if origin is node.own:
             node.seq = max(node.seq, seq)  # numbers are never used twice, whatever became of the clock
             node.last_ctime = max(node.last_ctime, job.ctime)
+        return job
+
+    def origin(self, code: i64) -> Origin:
+        found = self.origins.get(int(code))
+        if found is None:
+            found = self.node.origin(b"DI%08x" % (int(code) & 0xFFFFFFFF))
+            self.origins[int(code)] = found
+        return found
+
+    def job_named(self, reader: Reader) -> Job | None:
+        at = reader.skip(12)
+        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -192,9 +237,9 @@ class Loading:
 
     def load_change(self, kind: i64, reader: Reader, passed: i64) -> None:
         node = self.node
-        jid = reader.text(bus.ID)
-        job = node.find(jid)
         if kind == ENDING:
+            jid = reader.text(bus.ID)
+            job = node.find(jid)
             why = reader.u8()
             is_ack_only = reader.u8() != 0
             holders = self.mask(reader.long())
@@ -205,6 +250,8 @@ class Loading:
                 acks.mark(node, job, why)
             return
         if kind == TOOK:
+            jid = reader.text(bus.ID)
+            job = node.find(jid)
             peer = node.peers[max(0, self.table[reader.u8()])]
             number = int(reader.long())
             peer.taken[number] = int(node.now + reader.long() - passed)
@@ -216,6 +263,7 @@ class Loading:
                 job.flags &= ~MOVING
                 job.responsible = ME
             return
+        job = self.job_named(reader)
         if job is None:
             return
         if kind == HOLDERS:

@@ -30,6 +30,7 @@ class Walk:
         self.node: Node = node
         self.log: BytesWriter = BytesWriter()
         self.explained: i64 = 0
+        self.wall: i64 = 0
         self.pages: list[Page] = []
         for origin in node.origins.values():
             self.pages += list(origin.pages.values())
@@ -46,14 +47,15 @@ class Walk:
         """The next records, about so many bytes of them; none are left when `is_done`."""
         node = self.node
         log, explained, is_recording, must_sync = node.log, node.explained, node.is_recording, node.must_sync
-        logs_handouts = node.logs_handouts
+        logs_handouts, wall = node.logs_handouts, node.log_wall
         node.log, node.explained, node.is_recording, node.logs_handouts = self.log, self.explained, True, True
+        node.log_wall = self.wall
         try:
             self.write(bytes_most)
         finally:
-            self.explained = node.explained
+            self.explained, self.wall = node.explained, node.log_wall
             node.log, node.explained, node.is_recording, node.must_sync = log, explained, is_recording, must_sync
-            node.logs_handouts = logs_handouts
+            node.logs_handouts, node.log_wall = logs_handouts, wall
         data = self.log.getvalue()
         self.log.truncate(0)
         return data

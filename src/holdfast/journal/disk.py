@@ -17,10 +17,9 @@ class Disk:
     def write(self, descriptor: int, pieces: Sequence[bytes], position: int) -> None:
         """All of it, at that place. After an error any part may have been written."""
         written = os.pwritev(descriptor, pieces, position)
-        size = sum(map(len, pieces))
-        if written < size:
+        if written < sum([len(piece) for piece in pieces]):
             rest = memoryview(b"".join(pieces))
-            while written < size:
+            while written < len(rest):
                 written += os.pwrite(descriptor, rest[written:], position + written)
 
     def sync(self, descriptor: int) -> None:

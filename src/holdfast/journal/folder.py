@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.journal.disk import Disk
 from holdfast.journal.format import HEADER_BYTES, SNAPSHOT, Damage, Header, Scan, batches_after, read_header
 
+NAME: Final = "journal"  # of the folder, inside that of the node
 SEGMENT_NAME: Final = "*.log"
 SNAPSHOT_NAME: Final = "*.snapshot"
 

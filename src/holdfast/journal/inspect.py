@@ -35,11 +35,14 @@ NAMES: Final = {
     records.GONE: "GONE", records.TOMB: "TOMB", records.HANDOUT: "HANDOUT", records.GAVE: "GAVE",
     records.BACK: "BACK", records.TOOK: "TOOK", records.REFUSED: "REFUSED", records.COUNTS: "COUNTS",
     records.TAKEN: "TAKEN", records.DOUBT: "DOUBT", records.HAD: "HAD", records.QUEUE: "QUEUE",
-    records.FLUSH: "FLUSH", records.CUT: "CUT",
+    records.FLUSH: "FLUSH", records.CUT: "CUT", records.CLOCK: "CLOCK", records.ADD: "ADD",
 }
-WITHOUT_ID: Final = {records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT}
-HEAD: Final = struct.Struct("<Bq")
-ID_BYTES: Final = 48
+WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK}  # these say an id as its 48 characters
+WITHOUT_ID: Final = {
+    records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK,
+}
+NAME: Final = struct.Struct("<xIQ")  # how most others name a job: creator, number
+ID: Final = struct.Struct("<xIQQH")  # and those that tell of a new one: then its random part and its TTL field
 KEPT: Final = ".damaged"
 
 
@@ -70,38 +73,47 @@ def check(path: Path) -> Health:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record, and where it is."""
+    """A record, where it is, and when it was written."""
 
     path: Path
     position: int  # of its batch
+    wall: int
     data: bytes
 
     def words(self) -> str:
-        kind, wall = HEAD.unpack_from(self.data)
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall / 1000)) + f".{wall % 1000:03d}Z"
-        line = f"{self.path.name}:{self.position} {when} {NAMES.get(kind, str(kind))}"
-        if kind not in WITHOUT_ID:
-            line += f" {self.data[HEAD.size:HEAD.size + ID_BYTES].decode('ascii', 'replace')}"
-        if kind == records.JOB:
-            queue, body = self.queue_and_body()
-            line += f" queue={queue.decode('utf-8', 'backslashreplace')} body={len(body)} bytes"
-        return line
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.wall / 1000)) + f".{self.wall % 1000:03d}Z"
+        parts = [f"{self.path.name}:{self.position}", when, NAMES.get(self.data[0], str(self.data[0]))]
+        return " ".join([*parts, *self.job()])
 
-    def queue_and_body(self) -> tuple[bytes, bytes]:
-        """Of a JOB."""
-        at = HEAD.size + ID_BYTES + 64
-        size = int.from_bytes(self.data[at:at + 4], "little")
-        return self.data[at + 4:at + 4 + size], self.data[at + 8 + size:]
+    def job(self) -> list[str]:
+        """Which job it is about; of a new one, queue and size, too."""
+        kind, data = self.data[0], self.data
+        if kind in WITH_TEXT:
+            return [data[1:49].decode("ascii", "replace")]
+        if kind in (records.ADD, records.JOB):
+            creator, number, random, minutes = ID.unpack_from(data)
+            at = records.ADD_FIXED - 4 if kind == records.ADD else 1 + records.JOB_FIXED
+            size = int.from_bytes(data[at:at + 4], "little")
+            queue = data[at + 4:at + 4 + size].decode("utf-8", "backslashreplace")
+            body = len(data) - at - 4 - size - (0 if kind == records.ADD else 4)
+            return [f"DI{creator:08x}{number:016x}{random:016x}{minutes:04x}SQ", f"queue={queue}", f"body={body} bytes"]
+        if kind in WITHOUT_ID:
+            return []
+        creator, number = NAME.unpack_from(data)
+        return [f"DI{creator:08x}{number:016x}…"]
 
 
 def entries(path: Path) -> Iterator[Entry]:
     """All records in order, up to the first damage. Raises JournalError there."""
+    wall = 0
     for file_path in Folder.look(path).files():
         with file_path.open("rb") as file:
             try:
                 for batch in Scan(file):
                     for data in records.split(batch.records):
-                        yield Entry(file_path, batch.position, data)
+                        if data[0] == records.CLOCK:
+                            wall = int.from_bytes(data[1:9], "little")
+                        yield Entry(file_path, batch.position, wall, data)
             except Damage as damage:
                 raise JournalError(f"{file_path}: {damage}") from None
 
@@ -216,8 +228,7 @@ def salvage(file: BinaryIO, number: int) -> tuple[list[bytes], list[tuple[int, i
 
 
 def cut_record() -> bytes:
-    record = HEAD.pack(records.CUT, int(time.time() * 1000))
-    return len(record).to_bytes(4, "little") + record
+    return b"\x01\0\0\0" + bytes([records.CUT])
 
 
 def write(path: Path, header: Header, batches: list[bytes], disk: Disk) -> None:

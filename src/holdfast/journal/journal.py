@@ -15,13 +15,12 @@ from holdfast.core import errors
 from holdfast.core.node import Node
 from holdfast.core.recover import Loading
 from holdfast.journal.disk import Disk
-from holdfast.journal.folder import Folder, JournalError, segment_path
+from holdfast.journal.folder import NAME, Folder, JournalError, segment_path
 from holdfast.journal.rewrite import Rewrite
 from holdfast.journal.writer import Writer
 
 log = logging.getLogger("holdfast")
 
-NAME: Final = "journal"
 LOAD_SLICE_BYTES: Final = 256 * 1024
 """So much of a journal is loaded between two looks at the clients, who are told how far it has come."""
 
@@ -104,7 +103,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.is_open = True
-        self.node.explained = 0
+        self.node.explained = self.node.log_wall = 0
         self.node.is_recording = True
 
     # -- while the node runs -------------------------------------------------------------------------------
@@ -154,6 +153,7 @@ class Journal:
             raise OSError(0, writer.trouble)
         size = writer.position
         writer.rotate()
+        self.node.log_wall = 0  # the new segment is read without those before it
         self.old_bytes += size
         self.rewrite = Rewrite(self.node, self.path, writer.number, self.disk)
 

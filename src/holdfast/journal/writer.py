@@ -78,11 +78,10 @@ class Writer:
         waits = must_sync or self.policy == ALWAYS
         if self.is_lost:
             return not waits
-        if records:
-            self.pending.append(records)
-            self.pending_bytes += len(records)
-            if not waits and self.pending_bytes < self.buffer_bytes:
-                return True
+        self.pending.append(records)
+        self.pending_bytes += len(records)
+        if not waits and self.pending_bytes < self.buffer_bytes:
+            return True
         return self.write(waits)
 
     def write(self, waits: bool) -> bool:
@@ -100,9 +99,9 @@ class Writer:
                 self.fail(error)
                 return not waits
             self.recover()
-        if waits and self.synced < self.position:
-            return self.sync()
-        if not waits and self.synced < self.position and self.policy in (EVERYSEC, ADDS):
+        if waits:
+            return self.synced >= self.position or self.sync()
+        if self.policy != NO and (self.thread is None or not self.thread.is_asked):
             self.sync_soon()
         return True
 

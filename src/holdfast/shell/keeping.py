@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.core.node import Node
@@ -72,8 +73,9 @@ class Keeping:
         if not self.config.is_on("appendonly"):
             self.switch_off()
 
-    def commit(self) -> bool:
-        return self.journal is None or self.journal.commit()
+    def commit(self) -> Callable[[], bool] | None:
+        """What the sockets call before they send; None: there is no journal to wait for."""
+        return None if self.journal is None else self.journal.commit
 
     def tick(self) -> None:
         """Once a second."""

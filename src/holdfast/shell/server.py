@@ -142,8 +142,7 @@ class Server:
     async def load(self) -> None:
         """Come back with what the journal has; from then on nothing leaves before it is in the journal."""
         await self.keeping.load()
-        if self.keeping.journal is not None:
-            self.sockets.commit = self.keeping.commit
+        self.sockets.commit = self.keeping.commit()
         calm_collector()
 
     async def send_what_is_owed(self) -> None:
@@ -406,7 +405,7 @@ class Server:
         elif request.kind == effects.APPLY_SETTINGS:
             self.apply_settings()
             self.keeping.switch()
-            self.sockets.commit = None if self.keeping.journal is None else self.keeping.commit
+            self.sockets.commit = self.keeping.commit()
             if request.argument == b"reset":
                 self.sockets.reset()
         elif request.kind == effects.SAVE_SETTINGS and session is not None:

@@ -21,7 +21,7 @@ class Answers:
 
 def live(folder: Path, disk: CrashDisk, answers: Answers) -> None:
     """Append, rotate, hand out, acknowledge, rewrite, and all of it again."""
-    life = Life(folder, disk, segment_bytes=900)
+    life = Life(folder, disk, segment_bytes=400)
     node = life.node
     for part in range(3):
         ids = []

@@ -39,15 +39,32 @@ def test_the_records_of_a_job_are_what_they_were(tmp_path: Path) -> None:
     assert life.do("ACKJOB", jid) == b":1\r\n"
     life.close()
     file = io.BytesIO(segment_path(tmp_path / "journal", 1).read_bytes())
-    wall = START_MS.to_bytes(8, "little").hex()
-    name = jid.hex()
+    name = "67452301" + int(jid[10:26], 16).to_bytes(8, "little").hex()
+    rest = int(jid[26:42], 16).to_bytes(8, "little").hex() + int(jid[42:46], 16).to_bytes(2, "little").hex()
     found = [record.hex() for batch in layout.Scan(file) for record in records.split(batch.records)]
     assert found == [
-        "02" + wall + name + (START_MS * 1_000_000).to_bytes(8, "little").hex() + "00" * 8
-        + (3_600_000).to_bytes(8, "little").hex() + "00" * 8 + "000000003c000000" + "00" * 8
+        "13" + START_MS.to_bytes(8, "little").hex(),
+        "14" + name + rest + (START_MS * 1_000_000).to_bytes(8, "little").hex() + "80ee3600" + "3c000000" + "05"
+        + "01000000" + b"q".hex() + b"body".hex(),
+        "07" + name + (60_000).to_bytes(8, "little").hex(),
+        "05" + name,
+    ]
+
+
+def test_a_job_in_a_snapshot_is_what_it_was(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    jid = life.add("body", "RETRY", "60", "TTL", "3600", "DELAY", "5")
+    assert life.journal.rewrite_now()
+    life.close()
+    file = io.BytesIO((tmp_path / "journal" / "00000002.snapshot").read_bytes())
+    found = [record.hex() for batch in layout.Scan(file) for record in records.split(batch.records)]
+    name = "67452301" + int(jid[10:26], 16).to_bytes(8, "little").hex()
+    rest = int(jid[26:42], 16).to_bytes(8, "little").hex() + int(jid[42:46], 16).to_bytes(2, "little").hex()
+    assert found == [
+        "13" + START_MS.to_bytes(8, "little").hex(),
+        "02" + name + rest + (START_MS * 1_000_000).to_bytes(8, "little").hex() + "00" * 8
+        + (3_600_000).to_bytes(8, "little").hex() + (5000).to_bytes(8, "little").hex() + "050000003c000000" + "00" * 8
         + "0000050001000000" + "0100000000000000" + "01000000" + b"q".hex() + "04000000" + b"body".hex(),
-        "07" + wall + name + (60_000).to_bytes(8, "little").hex(),
-        "05" + wall + name,
     ]
 
 

@@ -71,7 +71,8 @@ class Real:
         return dict(machine.counters)
 
     def mentions(self, data: bytes, job: str) -> bool:
-        return job.encode() in data
+        number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it
+        return job.encode() in data or number in data
 
     def describe(self, data: bytes, job: str, is_record: bool) -> str:
         return in_record(data, job) if is_record else in_frame(data, job)
