@@ -50,9 +50,8 @@ async def test_for_asyncio_as_well(tmp_path: Path) -> None:
 
 
 def test_a_second_user_of_the_folder_is_refused_with_words(tmp_path: Path) -> None:
-    with holdfast.open(f"file:{tmp_path}"):
-        with pytest.raises(Unreachable, match="used by another node"):
-            holdfast.open(f"file:{tmp_path}")
+    with holdfast.open(f"file:{tmp_path}"), pytest.raises(Unreachable, match="used by another node"):
+        holdfast.open(f"file:{tmp_path}")
     holdfast.open(f"file:{tmp_path}").close()
 
 
