@@ -212,8 +212,16 @@ class Journal:
             self.rewrite = None
         if not with_snapshot or not self.rewrite_now():
             self.writer.flush()
+        if self.writer.pending:
+            log.error("the last %d bytes of the journal were not written: %s", self.writer.pending_bytes,
+                      self.writer.trouble)
         self.node.is_recording = False
         self.writer.close()
+
+    def rename(self, node_id: bytes) -> None:
+        """The node has another id from now on, and the journal is that node's."""
+        self.writer.node_id = node_id
+        self.rewrite_now()
 
     def remove(self) -> None:
         """Nothing is to be kept any more."""

@@ -439,6 +439,9 @@ class Server:
         self.bus.rename(node_id)
         try:
             self.settings.save_node_id(node_id)
+            if self.keeping.journal is not None:
+                self.keeping.stop_rewriting()
+                self.keeping.journal.rename(node_id)
         except SettingsError as error:
             log.error("the new id of this node is not saved: %s", error)
 
