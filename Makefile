@@ -105,7 +105,7 @@ sim: setup ## Simulations: one node against a model (MODEL_RUNS=1000), clusters 
 
 .PHONY: mutants
 mutants: setup ## Take away each rule of the cluster in turn: some check must notice
-	@$(PY) -m holdfast.testing.sim mutants --jobs 2
+	@$(PY) -m holdfast.testing.sim mutants --jobs 2 --plans tests/sim/cluster/plans
 
 .PHONY: proc
 proc: setup servers ## Real processes: signals, settings, limits, other people's clients

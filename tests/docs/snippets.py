@@ -7,6 +7,10 @@
 
 In what is expected, `…` stands for anything on a line, a line `…` alone for any number of lines, and a job
 id for any job id. Where a page says port 7711, or `holdfast cli` and means it, the node of the test is used.
+
+A page may start nodes of its own, on ports 7711 to 7719, with `$ holdfast node … > file 2>&1 &`. Then the test
+starts none; the ports become free ones (the bus ports 17711 to 17719 with them), and what comes next waits until
+the node answers. The page stops its nodes itself; what is left over when it fails is killed with it.
 """
 from __future__ import annotations
 
@@ -15,8 +19,10 @@ import io
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +32,12 @@ RUNNABLE = ("python", "console")
 JOB_ID = r"DI[0-9a-f]{44}SQ"
 SHOWN_ID = re.compile(r"DI[0-9a-f…]+SQ")
 PRINTS = re.compile(r"# → (.*)$", re.MULTILINE)
-PORT = re.compile(r"\b7711\b")
+PORT = re.compile(r"\b(1?)(771[1-9])\b")
+BUS_PORT_OFFSET = 10_000
 CLIENT = re.compile(r"\bholdfast (cli|bench)\b(?! -p)")
+STARTS_NODE = re.compile(r"^\$ holdfast node .*--port (\d+).*&$", re.MULTILINE)
 COMMAND_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +75,46 @@ def compare(expected: list[str], printed: list[str]) -> None:
 
 
 def needs_node(text: str) -> bool:
-    return PORT.search(text) is not None or CLIENT.search(text) is not None
+    is_about_one = PORT.search(text) is not None or CLIENT.search(text) is not None
+    return is_about_one and STARTS_NODE.search(text) is None
 
 
-def localised(text: str, port: str) -> str:
-    """The same for a node on another port."""
-    return CLIENT.sub(rf"holdfast \1 -p {port}", PORT.sub(port, text))
+def free_port() -> str:
+    """A port for clients that is free, and the one for other nodes with it."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1] - BUS_PORT_OFFSET  # what the system gives is high, often too high to add to
+            with contextlib.suppress(OSError):
+                other.bind(("127.0.0.1", port))
+                return str(port)
+
+
+def localised(text: str, ports: dict[str, str]) -> str:
+    """The same for nodes on other ports."""
+
+    def other(found: re.Match[str]) -> str:
+        name = found.group(2)
+        if name not in ports:
+            ports[name] = free_port()
+        return str(int(ports[name]) + BUS_PORT_OFFSET) if found.group(1) else ports[name]
+
+    moved = PORT.sub(other, text)
+    return CLIENT.sub(lambda found: f"holdfast {found.group(1)} -p {ports['7711']}", moved)
+
+
+def wait_for_node(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1) as client:
+                client.sendall(b"PING\r\n")
+                if client.recv(7):
+                    return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Different(f"nobody answers at port {port}") from None
+            time.sleep(0.05)
 
 
 def run_python(block: Block, namespace: dict[str, object], file: str) -> None:
@@ -113,14 +156,17 @@ def run_console(block: Block) -> None:
             command.append(lines.pop(0))
         try:
             compare(lines, on_terminal("\n".join(command)))
+            if started := STARTS_NODE.search(f"$ {command[0]}"):
+                wait_for_node(int(started.group(1)))
         except Different as difference:
             raise Different(f"$ {command[0]}\n{difference}") from None
 
 
 def run_page(path: Path, port: str) -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
+    ports = {"7711": port}
     for block in blocks(path.read_text("utf-8")):
-        block = Block(block.kind, localised(block.text, port), block.line)
+        block = Block(block.kind, localised(block.text, ports), block.line)
         try:
             if block.kind == "python":
                 run_python(block, namespace, str(path))

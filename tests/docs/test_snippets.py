@@ -2,8 +2,9 @@
 
 A page runs in a process of its own, in an empty folder, with a node beside it if it talks to one.
 Blocks marked `sh` are for the reader's own shell. Of those, lines that start a node are run until the node
-is ready, and `make` must be followed by a target that exists. Other blocks must say that they are `text`,
-`toml` or the like: nothing that looks like a program stays untested by accident.
+is ready (after the lines that make a file, and with 127.0.0.1 where they say 10.0.0.…), and `make` must be
+followed by a target that exists. Other blocks must say that they are `text`, `toml` or the like: nothing that
+looks like a program stays untested by accident.
 """
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ RUNNABLE = [page for page in PAGES if any(block.kind in snippets.RUNNABLE for bl
 def test_the_snippets_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         text = "".join(block.text for block in blocks(page) if block.kind in snippets.RUNNABLE)
-        port = "7711"
+        port = snippets.free_port()
         if snippets.needs_node(text):
             port = stack.enter_context(node("holdfast node --port 0", tmp_path))
         run = subprocess.Popen(
@@ -93,6 +94,9 @@ def test_the_snippets_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> N
             os.killpg(run.pid, signal.SIGKILL)
             output, _ = run.communicate()
             pytest.fail(f"{name_of(page)} took longer than {PAGE_SECONDS_MAX} s:\n{output}")
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # nodes that the page has started and not stopped
+                os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 0, output
 
 
@@ -104,7 +108,11 @@ def test_a_line_that_starts_a_node_starts_one(page: Path, line: str, tmp_path: P
     for block in blocks(page):  # A file the page shows is a file the line may name.
         if block.kind == "toml":
             (tmp_path / "holdfast.toml").write_text(block.text)
+    for each in sh_lines(page):
+        if re.search(r"^[^#]* > \w+$", each):
+            subprocess.run(["bash", "-c", each], cwd=tmp_path, env=ENVIRONMENT, check=True)
     where = re.sub(r"--port \d+", "", line) + " --port 0"
+    where = re.sub(r"\b10\.0\.0\.\d+", "127.0.0.1", where)
     with node(where.removeprefix("$ "), tmp_path):
         pass
 

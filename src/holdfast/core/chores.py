@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import doubt, federate, heal, membership, replicate, requeue, tombs
+from holdfast.core import census, doubt, federate, heal, membership, replicate, requeue, tombs
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -18,6 +18,7 @@ def beat(node: Node) -> None:
     node.chores_at = node.now + CHORES_MS
     requeue.beat(node)
     federate.beat(node)
+    census.take_rates(node)
     replicate.fill(node)
     heal.beat(node)
     if node.doubted:

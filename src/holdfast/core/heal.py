@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, replicate
+from holdfast.core import census, federate, replicate
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
@@ -34,15 +34,15 @@ MOVES_PER_BEAT: Final = 5_000
 
 
 def beat(node: Node) -> None:
-    if len(node.peers) == 1 or node.broken("no-healing") or (node.level > 0 and not node.is_leaving):
+    if len(node.peers) == 1:
         return
     if node.is_leaving:
         drain(node)
-    walk(node)
+    walk(node, not node.broken("no-healing") and (node.level == 0 or node.is_leaving))
 
 
-def walk(node: Node) -> None:
-    """The next part of the way through all jobs."""
+def walk(node: Node, heals: bool) -> None:
+    """The next part of the way through all jobs: to count them, and to heal those that need it."""
     jobs_left = JOBS_PER_BEAT
     copies = 0
     size = 0
@@ -60,7 +60,8 @@ def walk(node: Node) -> None:
                     if job is None:
                         continue
                     jobs_left -= 1
-                    made = heal(node, job)
+                    census.note(node, job)
+                    made = heal(node, job, heals)
                     if made > 0:
                         copies += made
                         size += made * len(job.body)
@@ -71,16 +72,19 @@ def walk(node: Node) -> None:
                     return
     node.heal_origin = b""
     node.heal_seq = 0
+    census.turn(node)
 
 
-def heal(node: Node, job: Job) -> int:
+def heal(node: Node, job: Job, heals: bool) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
     if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
         return 0
     if node.is_leaving:
         hand_over_delay(node, job)
     missing = i64(job.replicate) - count_bits(living(node, job))
-    if missing <= 0 or is_somebody_else_first(node, job) or is_alone_with(node, job):
+    if missing > 0:
+        node.short_so_far += 1
+    if missing <= 0 or not heals or is_somebody_else_first(node, job) or is_alone_with(node, job):
         return 0
     chosen = replicate.choose(node, job, missing, job.holders | full(node))
     replicate.spread(node, job, chosen)

@@ -185,7 +185,9 @@ class Node:
         self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
-        self.is_unhealed: bool = False  # the last walk found something to do
+        self.census: i64 = 0  # number of the walk; see census.py
+        self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
+        self.short_so_far: i64 = 0
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
@@ -649,16 +651,22 @@ class Node:
         self.forget(job)
 
     def may_requeue(self, job: Job) -> bool:
-        """Whether NACK and ENQUEUE may queue this job: not an at-most-once job that was handed out."""
+        """Whether NACK and ENQUEUE may queue this job: not an at-most-once job that was handed out.
+
+        One in doubt they may: whoever asks has decided what nobody can know.
+        """
         if job.state != ACTIVE or job.flags & MOVING:
-            return job.state == ACTIVE and job.flags & IN_DOUBT != 0  # an operator may decide what nobody knows
+            return False
+        if job.flags & IN_DOUBT:
+            return True
         return not (job.retry == 0 and job.flags & HANDED_OUT)
 
     def queue_again(self, job: Job) -> None:
         """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
         job.responsible = ME
         requeue.stop_asking(self, job)
-        job.flags &= ~IN_DOUBT
+        if job.flags & IN_DOUBT:
+            job.flags &= ~(IN_DOUBT | HANDED_OUT)
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)

@@ -24,6 +24,16 @@ IMPORT_WINDOW_MS: Final = 5000
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
 
+class Tally:
+    """What jobs of a queue are doing, those that no queue length tells of (census.py)."""
+
+    def __init__(self) -> None:
+        self.out: i64 = 0  # with a consumer
+        self.delayed: i64 = 0
+        self.moving: i64 = 0  # given to another node that has not said yet that it took it
+        self.ended: i64 = 0  # and not collected yet
+
+
 class Queue(Alarm):
     def __init__(self, name: bytes, now: i64) -> None:
         super().__init__()
@@ -43,6 +53,14 @@ class Queue(Alarm):
         self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last
         self.import_count: i64 = 0
         self.import_since: i64 = 0
+        self.census: i64 = -1  # the walk that `counting` is of
+        self.counting: Tally = Tally()
+        self.counted: Tally = self.counting
+        self.seen_in: i64 = 0  # jobs_in and jobs_out when rates were last taken
+        self.seen_out: i64 = 0
+        self.seen_at: i64 = now
+        self.rate_in: i64 = 0  # per second
+        self.rate_out: i64 = 0
         self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first

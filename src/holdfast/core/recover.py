@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, membership, queues, requeue, tombs
+from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job, Origin
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
@@ -99,7 +99,8 @@ class Loading:
             peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
         elif kind == HAD:
             peer = self.node.peers[max(0, self.table[reader.u8()])]
-            peer.taken[int(reader.long())] = int(self.node.now + reader.long() - passed)
+            number = int(reader.long())
+            peer.taken[number] = int(self.node.now + reader.long() - passed)
         elif kind == QUEUE:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
@@ -297,6 +298,8 @@ class Loading:
             job.flags &= ~MOVING
         elif kind == BACK:
             self.moves.pop(job, None)
+            if job.flags & IN_DOUBT:
+                job.flags &= ~(IN_DOUBT | HANDED_OUT)
             job.flags &= ~MOVING
             job.responsible = ME
             job.qtime = 0
@@ -304,6 +307,7 @@ class Loading:
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
+        replicate.regard_hosts(node)
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)
         doubt.begin(node)

@@ -99,7 +99,12 @@ def start(
 
 
 def start_async(node: Node, job: Job) -> None:
-    """The producer does not wait: it has its id; copies are made until there are enough."""
+    """The producer does not wait: it has its id; copies are made until there are enough.
+
+    With nobody there to hold one they are left to the healer.
+    """
+    if peers.reachable(node) == 0:
+        return
     job.task = Adding(None, Slot(), 0, i64(job.replicate))
     node.filling[job] = None
     ask(node, job, i64(job.replicate) - 1)
@@ -180,6 +185,13 @@ def copies_by_default(node: Node) -> i64:
     return min(REPLICATE_DEFAULT_MAX, able)
 
 
+def copies_in_the_end(node: Node) -> i64:
+    """The same if all members were there: so many are made when those that are away have come back."""
+    members = [peer for peer in node.peers if peer.is_member]
+    able: i64 = len({host_of(peer) for peer in members}) if node.is_one_of_many else len(members)
+    return min(REPLICATE_DEFAULT_MAX, able)
+
+
 def is_enough(node: Node, task: Adding) -> bool:
     """Whether those that hold a copy are as many as wanted, on as many machines as can be had."""
     if count_bits(task.confirmed) < task.wanted:
@@ -191,11 +203,11 @@ def is_enough(node: Node, task: Adding) -> bool:
 
 
 def regard_hosts(node: Node) -> None:
-    """After a link came or went: who is on which machine, and what follows for most jobs."""
+    """After a link or a member came or went: who is on which machine, and what follows for most jobs."""
     linked = [peer for peer in node.peers if peer.index == ME or peer.is_linked]
     hosts: i64 = len({host_of(peer) for peer in linked})
     node.shares_hosts = 1 < hosts < len(linked)
-    node.is_alone = hosts == 1 if node.is_one_of_many else len(linked) == 1
+    node.is_alone = copies_in_the_end(node) == 1
 
 
 def send_copy(node: Node, peer: Peer, job: Job) -> None:
@@ -346,7 +358,8 @@ def accept(node: Node, job: Job, task: Adding) -> None:
     if job.state != WAIT_REPL:
         node.filling.pop(job, None)
         return  # it was accepted before, and now has all its copies
-    if count_bits(task.confirmed) < i64(job.replicate) and not task.is_external:
+    able = peers.reachable(node) + 1  # beyond that it is for the healer
+    if count_bits(task.confirmed) < min(able, i64(job.replicate)) and not task.is_external:
         rest = Adding(None, Slot(), 0, i64(job.replicate))  # SYNC: the others in the background
         rest.confirmed = task.confirmed
         rest.version = task.version

@@ -60,6 +60,10 @@ class Walk:
         self.log.truncate(0)
         return data
 
+    def take_records(self, bytes_most: i64) -> list[bytes]:
+        """The same, record by record."""
+        return records.split(self.slice(bytes_most))
+
     def write(self, bytes_most: i64) -> None:
         node = self.node
         if not self.is_begun:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import waiting
+from holdfast.core import census, waiting
 from holdfast.core.alarms import Alarm
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -27,7 +27,10 @@ WAIT_MS: Final = 1000
 QUEUES_MAX: Final = 10_000
 """Queues one node tells of in one answer to `*`; a cluster with more is asked queue by queue."""
 
-FIELDS: Final = [b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age"]
+FIELDS: Final = [
+    b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age", b"in-per-second", b"out-per-second",
+    b"out", b"delayed", b"moving", b"ended",
+]
 OLDEST: Final = 5  # of FIELDS: the largest counts, not the sum
 
 
@@ -79,8 +82,11 @@ def wanted(node: Node, name: bytes) -> list[Queue]:
 def figures(node: Node, queue: Queue) -> list[int]:
     oldest = queue.oldest(1)
     age = (node.now - oldest[0].ctime // 1_000_000) // 1000 if oldest else 0
+    tally = census.tally(node, queue)
     return [
         int(queue.size), int(queue.held), len(queue.waiting), int(queue.jobs_in), int(queue.jobs_out), max(0, int(age)),
+        int(queue.rate_in), int(queue.rate_out),
+        int(tally.out), int(tally.delayed), int(tally.moving), int(tally.ended),
     ]
 
 

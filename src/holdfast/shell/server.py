@@ -507,7 +507,7 @@ def make_sockets(node: Node, offset_ms: int) -> Any:
     """The compiled sockets, or their plain twin where those are not to be had."""
     handlers = Direct(node).handlers()
     if not form.PURE:
-        with contextlib.suppress(ImportError):
+        with contextlib.suppress(ImportError, AttributeError):  # AttributeError: found by its source, with Cython there
             from holdfast.shell import native
 
             if not str(native.__file__).endswith(".py"):

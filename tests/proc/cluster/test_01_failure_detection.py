@@ -30,8 +30,8 @@ def test_one_node_alone_can_only_suspect(cluster: Cluster) -> None:
     assert not any("fail" in cluster[0].flags()[node.id] for node in rest[:4])
     assert cluster[0].priorities()[rest[0].id] == 10
     assert cluster[0].ask("ADDJOB", "alone", "x", 100, "REPLICATE", 2).startswith(b"NOREPL Not enough reachable")
-    alone = cluster[0].add("alone", "x", "RETRY", 60)  # the default counts whom it can reach
-    assert cluster[0].show(alone)["repl"] == 1
+    alone = cluster[0].add("alone", "x", "RETRY", 60)  # the default needs whom it can reach, and wants more
+    assert cluster[0].show(alone)["repl"] == 3
     assert cluster[0].ask("ACKJOB", alone) == 1
     for node in rest:
         node.thaw()

@@ -138,7 +138,7 @@ def summary(node: Node) -> str:
         "cluster_stats_bytes_sent": node.bus_bytes_out,
         "cluster_endings_uncollected": len(node.endings),
         "cluster_tombstones": len(node.tombs),
-        "cluster_jobs_short_of_copies": len(node.filling),
+        "cluster_jobs_short_of_copies": node.short_of_copies + len(node.filling),
     }
     facts.update({f"cluster_count_{name.replace('-', '_')}": node.counters[name] for name in sorted(node.counters)})
     return "".join([f"{name}:{value}\r\n" for name, value in facts.items()])

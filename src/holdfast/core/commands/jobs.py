@@ -77,19 +77,26 @@ class AddOptions:
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
         reachable = peers.reachable(node)
+        needed: i64 = 0  # copies that must be had now; by default those that can be
         if self.replicate == ALL_NODES:
             self.replicate = reachable + 1
         elif self.replicate == 0:
-            is_once = self.retry == 0 and not node.broken("once-copied")
-            self.replicate = 1 if is_once else replicate.copies_by_default(node)
-            if node.is_leaving and self.replicate > reachable:
-                self.replicate = max(1, reachable)
+            had = replicate.copies_by_default(node)
+            if self.retry == 0 and not node.broken("once-copied"):
+                self.replicate = 1
+            elif node.is_leaving or node.level >= 1:
+                self.replicate = max(1, min(had, reachable)) if node.is_leaving else had
+            else:
+                self.replicate = replicate.copies_in_the_end(node)
+                needed = had
         if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
             raise BadRequest(errors.RETRY_ZERO_COPIES)
         if self.delay > 0 and self.delay >= self.ttl:
             raise BadRequest(errors.DELAY_OVER_TTL)
+        if needed == 0:
+            needed = self.replicate
         if self.sync == 0:
-            self.sync = self.replicate
+            self.sync = needed
         elif self.sync > self.replicate:
             raise BadRequest(b"ERR SYNC must not be greater than REPLICATE")
         self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
@@ -97,7 +104,7 @@ class AddOptions:
             raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)
         if self.is_external and self.retry == 0:
             raise Refused(errors.NO_REPL_LEAVING)
-        if self.replicate - 1 > reachable:
+        if needed - 1 > reachable:
             raise Refused(errors.NO_REPL)
 
     def waits(self) -> bool:
@@ -241,12 +248,13 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
     if not names:
         raise BadRequest(errors.SYNTAX)
+    gives_away = node.is_leaving and peers.reachable(node) > 0  # what is here goes to nodes that stay
     ready: list[Queue] = []
     for name in names:
         queue = node.queues.get(name)
         if queue is not None:
             queue.used = node.now
-            if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
+            if queue.size > 0 and queue.paused & PAUSE_OUT == 0 and not gives_away:
                 ready.append(queue)
     jobs = take(node, ready, min(count, COUNT_MAX))
     if jobs:

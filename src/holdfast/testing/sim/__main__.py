@@ -3,7 +3,7 @@
     python -m holdfast.testing.sim run --seeds 0:700 [--fresh 700] [--jobs 2] [--minutes n] [--mutant NAME]
     python -m holdfast.testing.sim replay SEED [--job ID] [--plan FILE] | replay --test SCENARIO
     python -m holdfast.testing.sim shrink SEED [--class NAME] [--out FILE]
-    python -m holdfast.testing.sim mutants [--seeds 0:500] [NAME ...]
+    python -m holdfast.testing.sim mutants [--seeds 0:500] [--plans FOLDER] [NAME ...]
 
 A run fails if a promise was broken, if a seed gave another history the second time, or if nothing happened.
 """
@@ -103,6 +103,14 @@ def shrink(arguments: argparse.Namespace) -> int:
     return 1
 
 
+def caught_by_plan(mutant: str, folder: str) -> str:
+    """The name of a plan that once found a hole, kept in a folder, and finds this one."""
+    for path in sorted(Path(folder).glob("*.json")) if folder else ():
+        if run(Plan.from_json(path.read_text()), switches(mutant)).violations:
+            return path.stem
+    return ""
+
+
 def hunt(arguments: argparse.Namespace) -> int:
     """Every mutant must be caught: by a scenario that names it, or by some seed."""
     free = 0
@@ -110,6 +118,10 @@ def hunt(arguments: argparse.Namespace) -> int:
         scenario = caught_by_scenario(name)
         if scenario:
             print(f"{name:<32} caught by the scenario {scenario}", flush=True)
+            continue
+        plan = caught_by_plan(name, arguments.plans)
+        if plan:
+            print(f"{name:<32} caught by the plan {plan}", flush=True)
             continue
         totals = swarm(
             seeds_of(arguments.seeds), jobs=arguments.jobs, mutants=switches(name), twice=0, stop_at_first=True
@@ -148,6 +160,7 @@ def main() -> int:
             command.add_argument("--out", default="")
         if name == "mutants":
             command.add_argument("names", nargs="*")
+            command.add_argument("--plans", default="", help="a folder of plans to try before seeds")
     arguments = parser.parse_args()
     if arguments.command == "run":
         seeds = chain(seeds_of(arguments.seeds), fresh(arguments.fresh) if arguments.fresh else ())

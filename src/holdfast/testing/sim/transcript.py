@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.testing.checkers.whitebox import Copy
 from holdfast.testing.history import INVOKE, NEMESIS, OK, Op
-from holdfast.testing.sim.machine import Birth, Kind, Machine
+from holdfast.testing.sim.machine import Birth, Kind, Machine, Walking
 from holdfast.testing.sim.plan import Plan
 from holdfast.testing.sim.run import play, start
 from holdfast.testing.sim.world import World
@@ -24,6 +24,9 @@ class Story:
         self.job = job
         self.cluster: World | None = None  # before it is there, there are no jobs either
         self.lines: list[tuple[int, str]] = []
+
+    def walk(self, machine: Any) -> Walking | None:
+        return self.kind.walk(machine.machine)
 
     def tell(self, machine: Any, job: str) -> str:
         return self.kind.tell(machine.machine, job)

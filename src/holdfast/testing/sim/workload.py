@@ -37,6 +37,10 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
     return [word.encode() for word in words], value
 
 
+LONGEST_WAY_MS: Final = 8_000
+"""No frame is longer on its way than this: links that say nothing end before."""
+
+
 class Workload:
     def __init__(self, cluster: World, plan: Plan) -> None:
         self.cluster = cluster
@@ -123,13 +127,21 @@ class Workload:
 
     # -- the second phase ----------------------------------------------------------------------------------
 
+    def resume_all(self, _: None) -> None:
+        for name in self.cluster.names:
+            for queue in self.plan.queues:
+                self.pause(name, queue, ["none"])
+
     def drain(self) -> None:
-        """Nothing new any more; at every node somebody waits on every queue and acks what it gets."""
+        """Nothing new any more; at every node somebody waits on every queue and acks what it gets.
+
+        No queue stays paused: it is said again when a PAUSE that was on its way has surely arrived.
+        """
         self.is_draining = True
         queues = tuple(self.plan.queues)
+        self.resume_all(None)
+        self.cluster.push(self.cluster.now + LONGEST_WAY_MS, self.resume_all, None)
         for number, name in enumerate(self.cluster.names):
-            for queue in queues:
-                self.pause(name, queue, ["none"])
             consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)
             Worker(self, consumer, home=name).start_later(1)
 

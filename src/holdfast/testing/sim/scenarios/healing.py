@@ -161,6 +161,19 @@ def a_job_accepted_with_few_copies_gets_the_rest_later(new: New) -> None:
     assert len(sim.copies(job)) == 3, f"given up: {sim.copies(job)}"
 
 
+@catches("no-healing")
+def a_job_added_while_others_are_away_gets_its_copies_when_they_are_back(new: New) -> None:
+    """It does not say how many copies it wants: those that can be had count, and the rest are made later."""
+    sim = new(nodes="ABC", seed=85, settings=QUICK)
+    gone = sim.cut("A")
+    sim.run_for(seconds=4)
+    job = sim.add_job(at="A", replicate=0, retry_s=60)
+    assert set(sim.copies(job)) == {"A"}
+    sim.end_fault(gone)
+    sim.run_for(seconds=12)
+    assert set(sim.copies(job)) == {"A", "B", "C"}
+
+
 @catches("copies-in-doubt-dropped")
 def a_copy_lost_with_its_link_is_sent_again(new: New) -> None:
     """B is slow to answer, so D is asked for a copy as well, and its link ends with the copy in it. B and C answer,

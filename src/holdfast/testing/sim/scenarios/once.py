@@ -126,6 +126,29 @@ def a_move_to_a_node_that_lost_its_disk_is_in_doubt(new: New) -> None:
     end_well(sim)
 
 
+@catches()
+def an_operator_may_queue_what_is_in_doubt(new: New) -> None:
+    """B, which may have taken the job, has lost its disk before it handed anything out. ENQUEUE brings the job back,
+    and a restart does not take it away again."""
+    sim = new(nodes="AB", seed=37)
+    sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    sim.hold("A", "B")
+    job = sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=0.2)
+    gone = sim.crash("B", "wipe")
+    sim.heal()
+    sim.end_fault(gone)
+    sim.run_for(seconds=8)
+    assert sim.do("A", "ENQUEUE", job)["count"] == 1
+    sim.crash("A", "power")
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    assert sim.consume(at="A") == job
+    sim.ack(job, at="A")
+    end_well(sim, job)
+
+
 @catches("doubt-not-recorded")
 def a_restart_does_not_end_a_doubt(new: New) -> None:
     """As above, and A, which knows that nobody can say whether B took the job, restarts and finds B again."""

@@ -1,0 +1,71 @@
+"""What the jobs of each queue are doing, and how fast they come and go.
+
+Nobody counts states as they change: that would cost every command. The walk that looks for jobs to heal (heal.py)
+passes all jobs anyway, some each second, and counts on the way; what CLUSTER QSTAT shows is the last walk that came
+to its end, a second old below twenty thousand jobs. Rates are taken once a second from the counters of a queue.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core.peers import ME
+from holdfast.core.queue import Queue, Tally
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+QUEUES_PER_SECOND: Final = 10_000
+"""With more queues rates are taken more rarely, so that no turn takes long."""
+
+SOON_MS: Final = 500
+"""What came in in less time than this says nothing about a second."""
+
+
+def note(node: Node, job: Job) -> None:
+    """The walk has come to this job."""
+    queue = job.queue
+    if queue.census != node.census:
+        queue.counted = tally(node, queue)
+        queue.counting = Tally()
+        queue.census = node.census
+    counting = queue.counting
+    if job.state == ACKED:
+        counting.ended += 1
+    elif job.state == ACTIVE and job.flags & MOVING:
+        counting.moving += 1
+    elif job.state == ACTIVE and job.responsible == ME:
+        if job.flags & HANDED_OUT:
+            counting.out += 1
+        elif not job.flags & QUEUED_BEFORE:
+            counting.delayed += 1
+
+
+def tally(node: Node, queue: Queue) -> Tally:
+    """As of the last walk that came to its end."""
+    if queue.census == node.census:
+        return queue.counted
+    return queue.counting if queue.census == node.census - 1 else Tally()
+
+
+def turn(node: Node) -> None:
+    """The walk has come to its end, and begins anew."""
+    node.census += 1
+    node.short_of_copies = node.short_so_far
+    node.short_so_far = 0
+
+
+def take_rates(node: Node) -> None:
+    """Once a second."""
+    every: i64 = 1 + len(node.queues) // QUEUES_PER_SECOND
+    if node.now // 1000 % every != 0:
+        return
+    for queue in node.queues.values():
+        passed = node.now - queue.seen_at
+        if passed < SOON_MS:
+            continue
+        queue.rate_in = (queue.jobs_in - queue.seen_in) * 1000 // passed
+        queue.rate_out = (queue.jobs_out - queue.seen_out) * 1000 // passed
+        queue.seen_in, queue.seen_out, queue.seen_at = queue.jobs_in, queue.jobs_out, node.now
