@@ -21,7 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, Job
+from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.wire import bus
@@ -55,7 +55,7 @@ ID_BYTES: Final = 4 + 8 + 8 + 2
 JOB_FIXED: Final = ID_BYTES + 8 * 8  # of a job, but for its queue and its body
 ADD_FIXED: Final = 1 + ID_BYTES + 8 + 4 + 4 + 1 + 4
 PLAIN_MS_MAX: Final = 0x7FFFFFFF
-FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE
+FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE | UNSURE
 
 # What a NODE record says of a node.
 HEARD_OF: Final = 0
