@@ -86,8 +86,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
     node.asking.pop(job, None)
-    if job.flags & UNSURE and not node.broken("unsure-sets-trusted"):
-        job.holders |= peers.everybody(node)
+    ask_everybody_if_unsure(node, job)
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0
@@ -95,6 +94,11 @@ def mark(node: Node, job: Job, why: i64) -> None:
     node.free_body(job)
     records.ending(node, job, why)
     node.endings[job] = None
+
+
+def ask_everybody_if_unsure(node: Node, job: Job) -> None:
+    if job.flags & UNSURE and not job.flags & ACK_ONLY and not node.broken("unsure-sets-trusted"):
+        job.holders |= peers.everybody(node)
 
 
 def collect_or_tell(node: Node, job: Job) -> None:

@@ -23,7 +23,7 @@ from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 from holdfast.core.replicate import read_copy
-from holdfast.core.requeue import IS_LEASED, due, is_leased, stop_asking, write_queued, write_state
+from holdfast.core.requeue import IS_LEASED, due, is_leased, stop_asking, tell_queued, write_state
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -41,7 +41,7 @@ def announce(node: Node, queue: Queue) -> None:
         return
     for peer in node.peers:
         if peer.is_linked:
-            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+            write_need(peer, queue, min(queue.asked_for, CREDIT_MAX))
     if queue.waiting:
         node.announced[queue] = None
 
@@ -196,12 +196,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     job.flags &= ~MOVING
     job.responsible = ME
     job.hops = int(min(255, copy.hops + 1))
-    for each in node.peers:
-        if (
-            each.bit & job.holders & ~MY_BIT and each is not peer and each.is_linked
-            and not node.broken("taker-unannounced")
-        ):
-            write_queued(node, each, job)
+    if not node.broken("taker-unannounced"):
+        tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
     if job.state != QUEUED:
         node.enqueue(job)
     if queue.waiting:
@@ -291,7 +287,7 @@ def link_up(node: Node, peer: Peer) -> None:
         peer.out.write(node.id_text(job))
     for queue in node.announced:
         if queue.waiting:
-            write_need(peer, queue, min(len(queue.waiting), CREDIT_MAX))
+            write_need(peer, queue, min(queue.asked_for, CREDIT_MAX))
 
 
 def link_down(node: Node, peer: Peer) -> None:
@@ -322,6 +318,7 @@ def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
         queue = queues.queue_or_none(node, name)
     if queue is not None:
         queues.set_paused(node, queue, paused)
+        give(node, queue)
 
 
 def in_doubt(node: Node, job: Job) -> None:

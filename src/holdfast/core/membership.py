@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, records, replicate, requeue
+from holdfast.core import acks, federate, records, replicate, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED, UNSURE
 from holdfast.core.limits import NEVER
@@ -65,9 +65,13 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
     is_too_late = peer.needs_word and facts.incarnation == peer.facts.incarnation
     if (node.now < peer.forgotten_until or is_too_late) and not is_invited:
+        node.notice(facts.node_id, "turned away: it was forgotten; CLUSTER MEET lets it in again")
         return None
     if facts.incarnation < peer.facts.incarnation:
         node.count("old-life-refused")
+        node.notice(
+            facts.node_id, "turned away: a newer process ran under its id; is its folder a copy, or its clock set back?"
+        )
         return None
     is_known = peer.is_member and is_same(peer.facts, facts)
     begin_life(node, peer, facts.incarnation)
@@ -121,7 +125,10 @@ def lost_everything(node: Node, peer: Peer) -> None:
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
             job.flags |= UNSURE
+            if job.state != ACKED and job.retry > 0:
+                node.short_of_copies += 1  # until the next walk has counted
             if job.state == ACKED:
+                acks.ask_everybody_if_unsure(node, job)
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():
         tomb.holders &= ~peer.bit
@@ -133,11 +140,12 @@ def lost_everything(node: Node, peer: Peer) -> None:
 def link_up(node: Node, peer: Peer) -> None:
     node.invitations.pop(peer.facts.dialed, None)
     node.invitations.pop(address(peer.facts), None)
-    peer.heard = node.now
-    peer.is_suspect = False
-    peer.is_failed = False
-    peer.reports.clear()
-    peer.dial_wait = 0
+    peer.linked_at = node.now
+    if not peer.is_shy:
+        peer.heard = node.now
+        peer.is_suspect = False
+        peer.is_failed = False
+        peer.reports.clear()
     node.alarms.at_latest(node.beat, node.now + beat_ms(node))
     node.nap_ms = node.node_timeout // 2
     write_ping(node, peer)
@@ -145,7 +153,10 @@ def link_up(node: Node, peer: Peer) -> None:
 
 def heard(node: Node, peer: Peer) -> None:
     peer.heard = node.now
+    peer.is_shy = False
+    peer.dial_wait = 0
     if peer.is_suspect or peer.is_failed:
+        node.notice(peer.node_id(), "heard again")
         peer.is_suspect = peer.is_failed = False
         peer.reports.clear()
 
@@ -164,12 +175,13 @@ def beat(node: Node) -> None:
             continue
         if not peer.is_linked:
             dial(node, peer)
-        elif node.now - peer.heard > node.node_timeout:
+        elif node.now - max(peer.heard, peer.linked_at) > node.node_timeout:
             node.requests.append(Request(DROP_LINK, None, b"", peer))
         else:
             write_ping(node, peer)
         if not peer.is_suspect and node.now - peer.heard > node.node_timeout:
             peer.is_suspect = True
+            node.notice(peer.node_id(), f"not heard for {node.now - peer.heard} ms")
             requeue.lost_sight(node, peer)
         if peer.is_suspect:
             judge(node, peer)
@@ -233,6 +245,7 @@ def judge(node: Node, peer: Peer) -> None:
     size = sum([1 for each in node.peers if each.is_member])
     if 1 + len(peer.reports) >= size // 2 + 1:
         peer.is_failed = True
+        node.notice(peer.node_id(), "has failed: most nodes do not hear it")
         node.count("failed")
         for each in node.peers:
             if each.is_linked:
@@ -281,7 +294,7 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
 
 def seen_from_here(teller: Peer, host: str) -> str:
     """A node that the teller knows by a loopback address is on the teller's machine."""
-    return teller.facts.host if is_loopback(host) else host
+    return teller.facts.host if is_loopback(host) and not is_loopback(teller.facts.host) else host
 
 
 def is_loopback(host: str) -> bool:

@@ -108,6 +108,9 @@ YOUNG_MS: Final = 20_000
 HTTP_WORDS: Final = (b"POST", b"PUT", b"HOST:")
 """What a request of a browser has in it before its body. No command has such a name, and none will."""
 
+NOTICES_MAX: Final = 256
+"""Words for the log in one turn."""
+
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
 
@@ -142,6 +145,7 @@ class Node:
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
         self.faults: list[str] = []
+        self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
         self.own: Origin = Origin(b"DI" + node_id[:8])
         self.origins: dict[bytes, Origin] = {self.own.prefix: self.own}
@@ -800,6 +804,10 @@ class Node:
     def jitter(self) -> i64:
         """Up to half a second, so that what two nodes do at the same time they do not do at the same moment."""
         return (self.random.next() & 0x7FFFFFFF) % 500
+
+    def notice(self, node_id: bytes, words: str) -> None:
+        if len(self.notices) < NOTICES_MAX:
+            self.notices.append((node_id, words))
 
     def count(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1

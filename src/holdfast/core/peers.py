@@ -63,6 +63,8 @@ class Peer:
         self.is_failed: bool = False  # a majority has not
         self.leaving_until: i64 = 0
         self.heard: i64 = 0
+        self.linked_at: i64 = 0
+        self.is_shy: bool = False  # its last link ended before it had said anything: it turns us away
         self.away_since: i64 = 0
         self.forgotten_until: i64 = 0
         self.needs_word: bool = False  # was forgotten, and has missed more than anybody remembers
@@ -102,7 +104,7 @@ class Peer:
     def is_reachable(self, now: i64) -> bool:
         """Worth giving copies to."""
         return (
-            self.is_member and self.is_linked and not self.is_suspect and not self.is_failed
+            self.is_member and self.is_linked and not self.is_shy and not self.is_suspect and not self.is_failed
             and now >= self.leaving_until
         )
 

@@ -61,6 +61,7 @@ class Queue(Alarm):
         self.seen_at: i64 = now
         self.rate_in: i64 = 0  # per second
         self.rate_out: i64 = 0
+        self.asked_for: i64 = 0  # jobs that those who wait would take together
         self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first

@@ -71,11 +71,13 @@ class Adding(Task):
         self.version: i64 = 0  # of the set of holders that those asked have been told
         self.batch: Batch | None = None
         self.is_external: bool = False
+        self.is_default: bool = False  # as many as can be had: fewer while it waits if nodes go or refuse
         self.confirmed = MY_BIT
 
 
 def start(
-    node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool, wanted: i64, is_external: bool
+    node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool, wanted: i64, is_external: bool,
+    is_default: bool,
 ) -> None:
     """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
@@ -87,6 +89,7 @@ def start(
         task = Adding(session, slot, deadline, wanted)
         task.batch = batch
         task.is_external = is_external
+        task.is_default = is_default
         if is_external:
             task.confirmed = 0
             job.holders = 0
@@ -200,6 +203,16 @@ def is_enough(node: Node, task: Adding) -> bool:
         return True
     hosts: i64 = len({host_of(peer) for peer in node.peers if peer.bit & task.confirmed})
     return hosts >= min(task.wanted, hosts_reachable(node))
+
+
+def can_be_had(node: Node, task: Adding) -> i64:
+    """Copies, if everybody who may still take one does."""
+    count: i64 = 1
+    for peer in node.peers:
+        is_open = peer.is_reachable(node.now) and not peer.bit & task.refused
+        if peer.index != ME and (is_open or peer.bit & task.confirmed):
+            count += 1
+    return count
 
 
 def regard_hosts(node: Node) -> None:
@@ -342,6 +355,8 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
             task.refused |= peer.bit
             job.holders &= ~peer.bit
             ask(node, job, 1)
+            if task.is_default:
+                node.wake_at(job, node.now)  # fewer can be had than we thought
     elif job.state != ACKED and not links.is_copy_flying(peer, job) and job not in peer.moves.values():
         # A healer's copy, or one that was asked for again: the next walk over all jobs (heal.py) finds another node.
         peer.full_until = node.now + FULL_MS
@@ -447,6 +462,8 @@ def wake(node: Node, job: Job) -> None:
     if task.deadline != 0 and node.now >= task.deadline:
         abort(node, job, b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n")
         return
+    if task.is_default and not node.broken("default-is-fixed"):
+        task.wanted = min(task.wanted, can_be_had(node, task))
     if is_enough(node, task):
         accept(node, job, task)  # the machine that was still missing is out of reach by now
         return

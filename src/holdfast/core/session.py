@@ -56,6 +56,7 @@ class Session(Alarm):
         self.replies: i64 = REPLY_ON
         self.blocked: i64 = NOTHING
         self.waits_on: list[Queue] = []
+        self.asks_for: i64 = 1  # jobs it would take
         self.slots: deque[Slot] = deque()
         self.with_counters: bool = False
         self.name: bytes = b""

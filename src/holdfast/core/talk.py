@@ -77,6 +77,7 @@ def link_down(node: Node, peer: Peer) -> None:
         return
     peer.is_linked = False
     peer.away_since = node.now
+    peer.is_shy = peer.received == 0
     peer.out = BytesWriter()
     for jobs in [*[jobs for _, jobs in peer.flying], peer.boarding]:
         links.land(jobs)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WAIT_MS: Final = 1000
 QUEUES_MAX: Final = 10_000
-"""Queues one node tells of in one answer to `*`; a cluster with more is asked queue by queue."""
+"""Queues one node tells of in one answer to `*`, the first by name; a cluster with more is asked queue by queue."""
 
 FIELDS: Final = [
     b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age", b"in-per-second", b"out-per-second",
@@ -74,7 +74,7 @@ def ask(node: Node, session: Session, name: bytes) -> None:
 
 def wanted(node: Node, name: bytes) -> list[Queue]:
     if name == b"*":
-        return list(node.queues.values())[:QUEUES_MAX]
+        return [node.queues[each] for each in sorted(node.queues)[:QUEUES_MAX]]
     queue = node.queues.get(name)
     return [] if queue is None else [queue]
 

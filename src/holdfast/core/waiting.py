@@ -32,6 +32,7 @@ def unblock(node: Node, session: Session) -> None:
     if session.blocked == FOR_JOB:
         for queue in session.waits_on:
             queue.waiting.pop(session.number, None)
+            queue.asked_for -= session.asks_for
         session.waits_on = []
         session.wake = NEVER
     session.blocked = NOTHING
@@ -39,13 +40,17 @@ def unblock(node: Node, session: Session) -> None:
     node.blocked -= 1
 
 
-def wait_for_job(node: Node, session: Session, wanted: list[Queue], timeout_ms: i64, with_counters: bool) -> None:
+def wait_for_job(
+    node: Node, session: Session, wanted: list[Queue], timeout_ms: i64, with_counters: bool, count: i64
+) -> None:
     """Block until one of the queues has a job; 0 waits for ever."""
     block(node, session, FOR_JOB)
     session.waits_on = wanted
+    session.asks_for = count
     session.with_counters = with_counters
     for queue in wanted:
         queue.waiting[session.number] = session
+        queue.asked_for += session.asks_for
     if timeout_ms > 0:
         node.alarms.set(session, node.now + timeout_ms)
 

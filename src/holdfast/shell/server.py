@@ -165,6 +165,8 @@ class Server:
             self.set_alarm(wake)
         if self.node.faults:
             self.log_faults()
+        if self.node.notices:
+            self.log_notices()
 
     def set_alarm(self, wake_ms: int) -> None:
         if self.alarm is not None:
@@ -455,6 +457,12 @@ class Server:
         self.sockets.links.configure(number("cluster-send-buffer"))
         self.keeping.apply_settings()
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
+
+    def log_notices(self) -> None:
+        for node_id, words in self.node.notices:
+            if self.bus is not None:
+                self.bus.complaints.say(f"node {node_id[:8].decode()}", words)
+        self.node.notices.clear()
 
     def log_faults(self) -> None:
         for fault in self.node.faults:

@@ -200,6 +200,11 @@ class Settings:
         except OSError as error:
             raise SettingsError(f"cannot read {self.dir / NODES}: {error.strerror}") from None
         matches = [NODE_LINE.fullmatch(line) for line in lines]
+        for number, match in enumerate(matches, 1):
+            if match is None:
+                raise SettingsError(
+                    f"{self.dir / NODES}, line {number}: this is no node; without the file the node starts alone"
+                )
         return [(m[1].encode(), m[2], int(m[3]), int(m[4])) for m in matches if m is not None]
 
 

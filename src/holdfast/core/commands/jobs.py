@@ -43,6 +43,7 @@ class AddOptions:
         self.sync: i64 = 0  # copies to wait for, if not all
         self.is_async: bool = False
         self.is_external: bool = False  # this node keeps no copy of its own
+        self.is_default: bool = False  # as many copies as can be had
 
     def read(self, argv: list[bytes], i: int) -> None:
         """Options from argv[i] on, in any order; the last of a kind wins."""
@@ -89,6 +90,7 @@ class AddOptions:
             else:
                 self.replicate = replicate.copies_in_the_end(node)
                 needed = had
+                self.is_default = self.sync == 0
         if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
             raise BadRequest(errors.RETRY_ZERO_COPIES)
         if self.delay > 0 and self.delay >= self.ttl:
@@ -141,7 +143,9 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     check_queue_name(argv[1])
     job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
     if options.waits():
-        replicate.start(node, session, [job], timeout, False, options.sync, options.is_external)
+        replicate.start(
+            node, session, [job], timeout, False, options.sync, options.is_external, options.is_default
+        )
         return
     if options.replicate > 1:
         replicate.start_async(node, job)
@@ -171,7 +175,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
     jobs = [create(node, queue, argv[i], options) for i in range(4, 4 + count)]
     if options.waits():
-        replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external)
+        replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external, options.is_default)
         return
     out = node.out
     write_array(out, count)
@@ -269,7 +273,7 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
         for name in names:
             check_queue_name(name)
         wanted = queues.queues_to_wait_on(node, names)
-        waiting.wait_for_job(node, session, wanted, timeout, with_counters)
+        waiting.wait_for_job(node, session, wanted, timeout, with_counters, min(count, COUNT_MAX))
         if len(node.peers) > 1:
             for queue in wanted:
                 federate.announce(node, queue)

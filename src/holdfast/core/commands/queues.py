@@ -106,6 +106,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
         return
     if paused >= 0:
         queues.set_paused(node, queue, paused)
+        federate.give(node, queue)
     write_simple(node.out, PAUSE_NAMES[queue.paused])
 
 
@@ -160,6 +161,7 @@ def queue_set(node: Node, argv: list[bytes]) -> None:
         records.queue(node, found)
     if paused >= 0:
         queues.set_paused(node, found, paused)
+        federate.give(node, found)
 
 
 def queue_get(node: Node, session: Session, argv: list[bytes]) -> None:

@@ -49,6 +49,7 @@ class Host:
         self.zone = b""
         self.epoch = 0  # counts starts
         self.incarnation = 0
+        self.has_met = False  # somebody, in this life of its data
         self.is_paused = False
         self.backlog: list[Callable[[], None]] = []  # what happened while it was paused
         self.links: dict[Peer, Endpoint] = {}
@@ -86,8 +87,9 @@ class Host:
             cluster.counters["restarts"] += 1
             cluster.history.mark(cluster.now, NEMESIS, self.name, "restart", new=is_new)
         self.touch()
-        if self.epoch > 1 and is_new:
-            cluster.join(self)
+        self.has_met = self.has_met and not is_new
+        if self.epoch > 1 and not self.has_met:
+            cluster.join(self)  # as its command line says; who has met somebody has that on its disk
         cluster.update_calm()
 
     def new_birth(self) -> Birth:
@@ -178,6 +180,7 @@ class Host:
     def link_up(self, end: Endpoint) -> Peer | None:
         other = end.other.host
         assert other.birth is not None
+        self.has_met = True
         return self.touch().link_up(self.cluster.kind.facts(other.birth))
 
     def link_down(self, end: Endpoint) -> None:

@@ -90,6 +90,7 @@ MUTANTS: Final[dict[str, str]] = {
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
     "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",
+    "default-is-fixed": "how many copies a job gets by default is decided when it is added, whatever comes after",
     "copies-in-doubt-dropped": "a copy that was on its way when a link ended counts as arrived",
     "everybody-heals": "every holder heals, not the first reachable one",
     "heal-at-once": "healing does not wait for heal-after",

@@ -174,6 +174,21 @@ def a_job_added_while_others_are_away_gets_its_copies_when_they_are_back(new: Ne
     assert set(sim.copies(job)) == {"A", "B", "C"}
 
 
+@catches("default-is-fixed")
+def a_producer_that_asks_for_no_number_of_copies_is_not_kept_waiting(new: New) -> None:
+    """It gets as many as can be had: one less when C, which was counted on, refuses, or is not heard any more."""
+    sim = new(nodes="ABC", seed=86, settings=QUICK)
+    sim.do("C", "PAUSE", "q", "in")
+    refused = sim.begin_add(at="A", replicate=0, retry_s=60, timeout_ms=0)
+    sim.run_for(seconds=0.5)
+    assert refused.id and set(sim.copies(refused.id)) == {"A", "B"}
+    sim.do("C", "PAUSE", "q", "none")
+    sim.cut("C")
+    silent = sim.begin_add(at="A", replicate=0, retry_s=60, timeout_ms=0)
+    sim.run_for(seconds=5)
+    assert silent.id, "the producer still waits for a node that is not heard"
+
+
 @catches("copies-in-doubt-dropped")
 def a_copy_lost_with_its_link_is_sent_again(new: New) -> None:
     """B is slow to answer, so D is asked for a copy as well, and its link ends with the copy in it. B and C answer,
