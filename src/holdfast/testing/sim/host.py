@@ -212,7 +212,8 @@ class Host:
             return
         if records:
             self.disk.write(records, cluster.now, must_sync)
-            self.rewrite_some(node)
+            if cluster.rewrites:
+                self.rewrite_some(node)
         frames = node.frames
         if frames:
             links = self.links
