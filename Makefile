@@ -130,6 +130,10 @@ bench-core: setup servers ## A node beside redis-server: CPU per command, memory
 bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU and bus bytes per job, latency
 	@$(PY) -m bench.cluster
 
+.PHONY: bench-journal
+bench-journal: setup servers ## What the journal costs, beside redis-server with its own; restart with a million jobs
+	@$(PY) -m bench.journal
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node
@@ -137,6 +141,10 @@ show-node: setup servers ## Every promise of this release, run and judged in one
 .PHONY: show-cluster
 show-cluster: setup servers ## Every promise of the cluster, run and judged in one table
 	@$(PY) -m bench.show cluster
+
+.PHONY: show-journal
+show-journal: setup servers ## Every promise of the journal, run and judged in one table
+	@$(PY) -m bench.show journal
 
 # -- what is written by programs --------------------------------------------------------------------------
 

@@ -36,13 +36,14 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bench import cluster, common, core, report
+from bench import cluster, common, core, journal, report
 from bench.goals import Goal
 
 RESULTS = common.ROOT / "bench" / "results"
 LOGS = common.BUILD / "show"
 CORE_RESULTS = LOGS / "core"
 CLUSTER_RESULTS = LOGS / "cluster"
+JOURNAL_RESULTS = LOGS / "journal"
 PYTHON = sys.executable
 
 COMMAND_SECONDS_MAX = 1_800.0
@@ -50,6 +51,8 @@ READY_SECONDS_MAX = 600.0  # `make run` may have to compile first
 STOP_SECONDS_MAX = 30.0
 MODEL_RUNS = 1_000
 LOSSES = "tests/proc/test_losses.py"
+JOURNAL = "tests/proc/test_journal.py"
+KILLS = 100  # for each of two policies
 TOOK_TOO_LONG = -1  # in place of an exit code
 READY = re.compile(r"\bready\b.*\n", re.IGNORECASE)  # a whole word: pip likes to say "already"
 TERMINAL_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -350,6 +353,67 @@ def mutants() -> Answer:
     return f"{caught} caught, {free} not", None if caught + free == 0 else done.code == 0
 
 
+@functools.cache
+def journal_run() -> Finished:
+    (JOURNAL_RESULTS / "journal.json").unlink(missing_ok=True)
+    return run("journal", [PYTHON, "-m", "bench.journal", "--out", str(JOURNAL_RESULTS)])
+
+
+def journal_figure(goal: Goal) -> Answer:
+    return figure_of(journal_run(), JOURNAL_RESULTS / "journal.json", goal)
+
+
+def journal_lines() -> list[Line]:
+    green = "all pass, none skipped"
+    lines = [
+        Line(
+            "points",
+            "a crash at every write and sync of append, rotation, snapshot and rewrite, all torn lengths",
+            "nothing answered is lost, nothing at most once comes twice",
+            lambda: tests("points", "tests/unit/journal/test_crashes.py"),
+        ),
+        Line(
+            "kills",
+            f"SIGKILL of a real node {2 * KILLS} times, at random, under load",
+            "nothing answered is lost, nothing at most once comes twice",
+            lambda: tests("kills", f"{JOURNAL}::test_a_node_killed_at_random_keeps_every_word", KILLS=str(KILLS)),
+        ),
+        Line(
+            "sim",
+            f"{CLUSTERS} clusters simulated with power cuts and restarts",
+            "no violation",
+            lambda: simulated(
+                "journal-sim", [PYTHON, "-m", "holdfast.testing.sim", "run", "--jobs", "2", "--seeds", f"0:{CLUSTERS}"]
+            ),
+        ),
+        Line(
+            "faults",
+            "disk full, sync error, torn end, damage, wrong owner, a folder in use, a folder in the way",
+            green,
+            lambda: tests("faults", "tests/unit/journal", JOURNAL, KILLS="1"),
+        ),
+        Line(
+            "restart",
+            "a clean restart under load",
+            "no job in flight is doubled",
+            lambda: tests("restart", f"{JOURNAL}::test_a_clean_restart_under_load_doubles_no_job_in_flight"),
+        ),
+    ]
+    lines += [
+        Line(
+            "rolling",
+            "three nodes with journals restarted one after the other under load, without waiting",
+            "nothing lost",
+            lambda: tests("rolling", f"{LOSSES}::test_nodes_with_journals_restart_one_after_the_other_without_waiting"),
+        ),
+    ]
+    lines += [
+        Line(f"bench-{goal.key}", goal.title, goal.text(), functools.partial(journal_figure, goal))
+        for goal in journal.GOALS
+    ]
+    return lines
+
+
 def cluster_lines() -> list[Line]:
     simulator = [PYTHON, "-m", "holdfast.testing.sim", "run", "--jobs", "2"]
     lines = [
@@ -417,7 +481,7 @@ def cluster_lines() -> list[Line]:
     return lines
 
 
-LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines, "cluster": cluster_lines}
+LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines, "cluster": cluster_lines, "journal": journal_lines}
 
 
 # ---------------------------------------------------------------- running a list

@@ -1,6 +1,7 @@
 """A url to a queue: the one function a user starts with.
 
     holdfast.open("memory:")                              a node in this process
+    holdfast.open("file:./jobs")                          the same, kept in a folder, for one process at a time
     holdfast.open("holdfast://10.0.0.1:7711,10.0.0.2")    the first node of the list that answers
     holdfast.open("holdfast://:secret@10.0.0.1")          with a password (percent-encode odd characters)
     holdfast.open("unix:///run/holdfast.sock")            a node on this machine
@@ -16,6 +17,7 @@ not a surprise at the first job.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -25,7 +27,6 @@ from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
 
 LATER: Final = {
-    "file": "an embedded queue that keeps its jobs on disk",
     "holdfasts": "a connection with TLS",
     "http": "a queue behind the HTTP gateway",
     "https": "a queue behind the HTTP gateway",
@@ -47,6 +48,10 @@ def open(
         from holdfast.embedded import open_memory
 
         return open_memory(memory_settings(rest))
+    if scheme == "file":
+        from holdfast.embedded import open_file
+
+        return open_file(*folder_settings(rest))
     pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(pool.call(["PING"]))
@@ -71,6 +76,10 @@ async def aopen(
         from holdfast.embedded import open_memory_async
 
         return open_memory_async(memory_settings(rest))
+    if scheme == "file":
+        from holdfast.embedded import open_file_async
+
+        return open_file_async(*folder_settings(rest))
     pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(await pool.call(["PING"]))
@@ -93,9 +102,9 @@ def split(url: str) -> tuple[str, str]:
     scheme = scheme.lower()
     if scheme in LATER:
         raise NotAvailable(f"{scheme}: urls ({LATER[scheme]}) are not available in this version of Holdfast")
-    if not colon or scheme not in ("memory", "holdfast", "unix"):
+    if not colon or scheme not in ("memory", "file", "holdfast", "unix"):
         # Not the whole url: a password may be in it.
-        raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, holdfast://host:port or unix:///path")
+        raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, file:folder, holdfast://host:port or unix:///path")
     return scheme, rest
 
 
@@ -105,6 +114,16 @@ def memory_settings(rest: str) -> dict[str, str]:
     if path not in ("", "//"):
         raise BadRequest(f"memory: has no path, got {path!r}")
     return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def folder_settings(rest: str) -> tuple[Path, dict[str, str]]:
+    """What follows `file:`: a folder, and perhaps settings of the node."""
+    path, _, query = rest.partition("?")
+    if path.startswith("//"):
+        path = path[2:]
+    if not path:
+        raise BadRequest("file: needs a folder, as in file:./jobs or file:///var/lib/jobs")
+    return Path(unquote(path)), dict(parse_qsl(query, keep_blank_values=True))
 
 
 def targets(

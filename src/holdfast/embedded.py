@@ -15,6 +15,8 @@ loop; here it is whoever is there:
 
 So nothing runs when nobody calls, and nobody needs it to.
 
+With a folder (`file:`) there is a journal, and an answer is passed on when its records are written.
+
 Leaving early. A caller that is interrupted (Ctrl-C, a cancelled task) withdraws: its session is
 disconnected before time is moved on, so that a job which has just become due is not handed to nobody. If
 the answer had come before that, its jobs are given back (NACK).
@@ -36,16 +38,21 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from holdfast.client.asks import Undo
-from holdfast.client.errors import BadRequest, Closed, Error
+from holdfast.client.errors import BadRequest, Closed, Error, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply, new_reader, to_bytes
 from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.core.effects import CLOSE, KILL
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
+from holdfast.journal import identity
+from holdfast.journal.folder import JournalError
+from holdfast.journal.journal import Journal
+from holdfast.journal.lock import lock, unlock
 
 NAP_S_MAX: Final = 3600.0
 """Nobody sleeps longer in one go. Event loops have trouble with alarms in a distant future."""
@@ -59,6 +66,24 @@ SETTINGS: Final = ("maxmemory", "maxmemory-policy", "max-body-bytes", "enable-de
 """What an embedded node can be told. The other settings are about sockets, logs and passwords."""
 
 log = logging.getLogger("holdfast")
+
+
+FILE_SETTINGS: Final = (
+    *SETTINGS, "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
+    "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size",
+)
+"""The same for one that keeps its jobs in a folder."""
+TICK_MS: Final = 1000
+
+
+def open_file(folder: Path, settings: Mapping[str, str] | None = None) -> Queue:
+    """A queue that is kept in a folder, for threads. Settings: any of FILE_SETTINGS."""
+    return Queue(SyncLoopback(Local(settings, folder=folder)))
+
+
+def open_file_async(folder: Path, settings: Mapping[str, str] | None = None) -> AsyncQueue:
+    """A queue that is kept in a folder, for asyncio."""
+    return AsyncQueue(AsyncLoopback(Local(settings, folder=folder)))
 
 
 def open_memory(settings: Mapping[str, str] | None = None) -> Queue:
@@ -105,11 +130,17 @@ class Local:
     """The node, its lock, its clock, its sessions, and those who wait."""
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, clock_ms: Callable[[], int] | None = None
+        self, settings: Mapping[str, str] | None = None, clock_ms: Callable[[], int] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._clock_ms = clock_ms or _clock()
-        node_id = os.urandom(20).hex().encode()
-        self._node = Node(_config(settings or {}), node_id, os.urandom, self._clock_ms())
+        self._kept: Kept | None = None
+        config = _config(settings or {}, SETTINGS if folder is None else FILE_SETTINGS)
+        if folder is None:
+            self._node = Node(config, os.urandom(20).hex().encode(), os.urandom, self._clock_ms())
+        else:
+            self._kept = Kept(folder, config, self._clock_ms())
+            self._node = self._kept.node
         self._lock = threading.Lock()
         self._reader = new_reader()
         self._idle: list[Session] = []
@@ -138,7 +169,8 @@ class Local:
                 waiter.arm()
                 session.handle = waiter
                 self._waiters[waiter] = None
-            self._follow_up()
+            if not self._follow_up() and waiter.is_over:
+                waiter.error = Unknown(NOT_KEPT)
             return waiter.is_over
 
     def look(self, waiter: Waiter) -> bool:
@@ -194,6 +226,9 @@ class Local:
             self._waiters.clear()
             self._keeper = None
             self._idle.clear()
+            if self._kept is not None and self._pid == os.getpid():
+                self._kept.close()
+                self._kept = None
 
     def _move_time(self) -> None:
         node = self._node
@@ -247,9 +282,17 @@ class Local:
         else:
             self._node.disconnect(session)
 
-    def _follow_up(self) -> None:
-        """After an event: pass answers on, refuse what only a server can do, see to the keeper."""
+    def _follow_up(self) -> bool:
+        """After an event: write the journal, pass answers on, refuse what only a server can do, see to the keeper.
+
+        False: the journal could not be written, and should have been before anybody has an answer.
+        """
         node = self._node
+        is_kept = self._kept is None or self._kept.commit(node.now)
+        if not is_kept:
+            for session, _ in node.wakeups:
+                if isinstance(session.handle, Waiter):
+                    session.handle.error = Unknown(NOT_KEPT)
         while node.wakeups or node.requests:
             while node.requests:
                 request = node.requests[0]
@@ -264,6 +307,7 @@ class Local:
             self._keeper.wake()
         while node.faults:
             log.error("a fault in the embedded node, please report it:\n%s", node.faults.pop())
+        return is_kept
 
     def _pass_on(self, session: Session, data: bytes) -> None:
         waiter = session.handle
@@ -303,6 +347,63 @@ class Local:
             if self._keeper is not None:
                 self._armed_ms = 0  # It looks at the time itself when it is up.
                 self._keeper.wake()
+
+
+NOT_KEPT: Final = "the journal cannot be written: nobody can tell whether this will be remembered"
+
+
+class Kept:
+    """The folder of an embedded node: its lock, its journal, and rewriting a little with each call."""
+
+    def __init__(self, folder: Path, config: Config, now_ms: int) -> None:
+        self.lock = -1
+        try:
+            self.lock = lock(folder)
+            life = identity.incarnation(folder, True, now_ms)
+            self.node = Node(config, identity.node_id(folder), os.urandom, now_ms, incarnation=life)
+            self.node.set_time(now_ms, int(time.time() * 1000))
+            self.journal = Journal(self.node, folder)
+            self.journal.writer.policy = config.text("appendfsync")
+            self.journal.writer.segment_bytes = config.number("journal-segment-bytes")
+            for _ in self.journal.load():
+                pass
+        except JournalError as error:
+            unlock(self.lock)
+            raise Unreachable(str(error)) from None
+        self.config = config
+        self.ticked_ms = now_ms
+
+    def commit(self, now_ms: int) -> bool:
+        is_kept = self.journal.commit()
+        if self.journal.rewrite is not None:
+            self.rewrite_some()
+        if now_ms - self.ticked_ms >= TICK_MS:
+            self.ticked_ms = now_ms
+            self.tick()
+        return is_kept
+
+    def tick(self) -> None:
+        number = self.config.number
+        self.journal.tick()
+        if self.journal.rewrite is None and self.journal.is_long(
+            number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size")
+        ):
+            with contextlib.suppress(OSError):  # it is tried again
+                self.journal.begin_rewrite()
+
+    def rewrite_some(self) -> None:
+        journal = self.journal
+        try:
+            if journal.rewrite_some() and journal.rewrite is not None:
+                journal.rewrite.sync()
+                journal.end_rewrite()
+        except OSError as error:
+            if journal.rewrite is not None:
+                journal.end_rewrite(error)
+
+    def close(self) -> None:
+        self.journal.close(with_snapshot=True)
+        unlock(self.lock)
 
 
 class SyncLoopback:
@@ -406,13 +507,13 @@ def _clock() -> Callable[[], int]:
     return lambda: int((time.monotonic() + offset) * 1000)
 
 
-def _config(settings: Mapping[str, str]) -> Config:
+def _config(settings: Mapping[str, str], possible: tuple[str, ...]) -> Config:
     config = Config()
     for name, value in settings.items():
-        if name in BY_NAME and name not in SETTINGS:
+        if name in BY_NAME and name not in possible:
             raise BadRequest(
                 f"{name} has no effect in an embedded queue: it is about a server. "
-                f"Those that have one are {', '.join(SETTINGS)}"
+                f"Those that have one are {', '.join(possible)}"
             )
         try:
             config.set(name, value)

@@ -90,7 +90,7 @@ class Timeless:
         self.connect, self.disconnect = node.connect, node.disconnect
         self.tick, self.next_wake = node.tick, node.next_wake
         self.out, self.wakeups, self.requests = node.out, node.wakeups, node.requests
-        self.peers, self.frames, self.records = node.peers, node.frames, node.records
+        self.peers, self.frames = node.peers, node.frames
         self.flush, self.frame, self.link_up, self.link_down = node.flush, node.frame, node.link_up, node.link_down
 
     def set_time(self, now: int, wall: int) -> None:

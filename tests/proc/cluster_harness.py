@@ -38,6 +38,8 @@ NODE_TIMEOUT_MS = 2000
 """Short, so that tests need not wait long, and long enough for seven nodes on a busy machine."""
 
 SETTINGS = {"cluster-node-timeout": str(NODE_TIMEOUT_MS), "heal-after-ms": "60000", "maxmemory": "1gb"}
+IN_MEMORY = {**SETTINGS, "appendonly": "no"}
+"""A node that ends has lost what it had, as most of what is tested here is about."""
 
 
 def until(ask: Callable[[], Found], seconds: float = PATIENCE_S) -> Found:
@@ -79,7 +81,7 @@ class Member:
         self.bus_port = bus_port
         self.joins = list(joins)
         self.host = "127.0.0.1"
-        self.settings = SETTINGS
+        self.settings = IN_MEMORY
         self.launcher: list[str] = []  # words before the command that starts it
         self.environ: dict[str, str] = {}
         self.id = b""
@@ -244,8 +246,9 @@ class Member:
 
 
 class Cluster:
-    def __init__(self, folder: Path, size: int) -> None:
+    def __init__(self, folder: Path, size: int, settings: dict[str, str] = IN_MEMORY) -> None:
         self.folder = folder
+        self.settings = settings
         self.ports = free_ports(2 * size + 4)
         self.nodes: list[Member] = []
         try:
@@ -268,6 +271,7 @@ class Cluster:
         """One more node, not started yet, that will join the first."""
         joins = [self.nodes[0].place()] if self.nodes else []
         node = Member(self.folder, len(self.nodes), self.ports.pop(), self.ports.pop(), joins)
+        node.settings = self.settings
         self.nodes.append(node)
         return node
 

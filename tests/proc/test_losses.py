@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
-from cluster_harness import Cluster, Member, until
+from cluster_harness import IN_MEMORY, SETTINGS, Cluster, Member, until
 from load import Load, loaded
 from verdict import finish, wait_until_restored
 
@@ -23,12 +23,12 @@ JOBS_BETWEEN = 50
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """Starts a cluster of so many nodes; it is stopped afterwards, and must have had no fault of its own."""
     clusters: list[Cluster] = []
 
-    def of_size(size: int) -> Cluster:
-        cluster = Cluster(tmp_path, size)
+    def of_size(size: int, settings: dict[str, str] = IN_MEMORY) -> Cluster:
+        cluster = Cluster(tmp_path, size, settings)
         clusters.append(cluster)
         cluster.set({"heal-after-ms": HEAL_AFTER_MS})
         return cluster
@@ -85,7 +85,7 @@ def longest_wait_s(load: Load, since: int) -> float:
 
 
 @pytest.mark.parametrize("size", [3, 5])
-def test_any_two_nodes_are_killed_and_the_producers_go_on(start: Callable[[int], Cluster], size: int) -> None:
+def test_any_two_nodes_are_killed_and_the_producers_go_on(start: Callable[..., Cluster], size: int) -> None:
     """Of five nodes three are left, which make three copies. Of three one is left, and the producers have to wait
     until the others run again, which whoever looks after them sees to at once."""
     cluster = start(size)
@@ -108,7 +108,7 @@ def test_any_two_nodes_are_killed_and_the_producers_go_on(start: Callable[[int],
     )
 
 
-def test_all_nodes_restart_one_after_the_other_under_load(start: Callable[[int], Cluster]) -> None:
+def test_all_nodes_restart_one_after_the_other_under_load(start: Callable[..., Cluster]) -> None:
     """Each is stopped in the orderly way, comes back empty, and the next has to wait for the copies."""
     cluster = start(5)
     with loaded(new_load(cluster)) as load:
@@ -123,3 +123,21 @@ def test_all_nodes_restart_one_after_the_other_under_load(start: Callable[[int],
         verdict = finish(load, cluster)
     assert verdict.violations == []
     assert all(node.starts == 2 for node in cluster)
+
+
+def test_nodes_with_journals_restart_one_after_the_other_without_waiting(start: Callable[..., Cluster]) -> None:
+    """Each comes back with all it had, so the next need not wait for copies: only for the node to run again."""
+    cluster = start(3, SETTINGS)
+    with loaded(new_load(cluster)) as load:
+        for node in [*cluster, *cluster]:
+            load.mark("calm", on=False)
+            node.stop()
+            node.start()
+            node.ask("CONFIG", "SET", "heal-after-ms", HEAL_AFTER_MS)
+            load.mark("restart", str(node.number))
+            wait_for_jobs(load, JOBS_BETWEEN)
+        cluster.settle()
+        load.mark("calm", on=True)
+        verdict = finish(load, cluster)
+    assert verdict.violations == []
+    assert all(node.starts == 3 for node in cluster)

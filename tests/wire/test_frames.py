@@ -351,10 +351,11 @@ def test_a_node_without_peers_is_not_asked_for_frames(bench: Bench) -> None:
 def test_frames_are_made_before_the_commit_and_leave_after_it(bench: Bench) -> None:
     end, peer = bench.link()
 
-    def commit() -> None:
+    def commit() -> bool:
         with pytest.raises(BlockingIOError):
             end.recv(1)
         bench.node.events.append("commit")
+        return True
 
     bench.sockets.commit = commit
     bench.node.events.clear()
@@ -362,6 +363,22 @@ def test_frames_are_made_before_the_commit_and_leave_after_it(bench: Bench) -> N
     bench.sockets.sweep()
     assert bench.node.events == ["flush", "commit"]
     assert end.recv(100) == framed(b"word")
+
+
+def test_what_could_not_be_committed_is_told_to_nobody(bench: Bench) -> None:
+    """The journal could not be written: the client and the peer hear nothing, and learn from the end of the connection
+    that nobody can tell what became of it."""
+    end, peer = bench.link()
+    listener = socket.create_server(("127.0.0.1", 0))
+    bench.sockets.listen(listener)
+    client = socket.create_connection(listener.getsockname())
+    until(bench, lambda: bool(bench.node.sessions))
+    bench.sockets.commit = lambda: False
+    bench.node.to_say.append((peer, b"word"))
+    client.sendall(b"HELLO\r\n")
+    until(bench, lambda: "down" in bench.node.events)
+    assert client.recv(100) == b"" and end.recv(100) == b""
+    client.close()
 
 
 def test_the_end_of_a_client_is_told_in_the_same_turn(bench: Bench) -> None:

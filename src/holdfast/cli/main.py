@@ -12,6 +12,7 @@ from holdfast.core.version import VERSION
 SUBCOMMANDS = {
     "node": ("holdfast.cli.node", "node"),
     "cli": ("holdfast.cli.prompt", "cli"),
+    "journal": ("holdfast.cli.journal", "journal"),
     "bench": ("holdfast.cli.bench", "bench"),
 }
 

@@ -7,19 +7,25 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from holdfast.core.config import BY_NAME
 
+if TYPE_CHECKING:
+    from holdfast.shell.server import Server
+
 Result = TypeVar("Result")
+
+LOOK_S = 0.5
+"""A start that takes longer than this shows a bar."""
 
 EPILOG = """
 \b
 Examples:
   holdfast node                                      port 7711, this machine only, in memory
-  holdfast node --port 7712 --dir ./data             keeps its id and saved settings in ./data
+  holdfast node --port 7712 --dir ./data             keeps its jobs, its id and saved settings in ./data
   holdfast node --set maxmemory=4gb --set requirepass=secret --bind 0.0.0.0
   HOLDFAST_MAXMEMORY=4gb holdfast node --config holdfast.toml
   holdfast node --port 7712 --join 127.0.0.1:7711    a second node on this machine, in one cluster with the first
@@ -94,7 +100,7 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
             async def serve(settings: Settings = settings, log: logging.Logger = log) -> tuple[int, bool]:
                 server = Server(settings, control)
                 serving = asyncio.ensure_future(server.run())
-                await asyncio.sleep(0)
+                await until_ready(server, serving)
                 if not serving.done():
                     log.info("%s", banner(server))
                     if control < 0:  # else it is ready when all are
@@ -110,6 +116,25 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
             return 1
         if not again:
             return code
+
+
+async def until_ready(server: Server, serving: asyncio.Future[int]) -> None:
+    """Until commands are run, or it has failed. While a long journal is loaded, show how far it is."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    ready: asyncio.Future[Any] = asyncio.ensure_future(server.ready.wait())
+    either: set[asyncio.Future[Any]] = {serving, ready}
+    bar: Progress | None = None
+    while not (await asyncio.wait(either, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        if bar is None:
+            bar = Progress(console=Console(stderr=True))
+            bar.start()
+            task = bar.add_task("loading the journal", total=100)
+        bar.update(task, completed=server.keeping.percent)
+    if bar is not None:
+        bar.stop()
+    ready.cancel()
 
 
 def run_loop(main: Coroutine[Any, Any, Result]) -> Result:

@@ -102,7 +102,29 @@ SETTINGS: Final = [
     Setting("unixsocketperm", TEXT, "700", "Permissions of the Unix socket, octal.", live=False),
     Setting("tcp-backlog", NUMBER, "511", "Connections the system holds for us while we are busy.",
             live=False, low=1, high=65535),
-    Setting("dir", TEXT, "", "Folder for what must outlive the process: node id, saved settings.", live=False),
+    Setting("dir", TEXT, "", "Folder for what must outlive the process: jobs, node id, saved settings.", live=False),
+    Setting("appendonly", SWITCH, "yes", "Keep a journal of all jobs in the dir, and come back with them."),
+    Setting("appendfsync", CHOICE, "everysec",
+            "When what was written must be on the disk: before each answer (always), before the answer to an add "
+            "(adds), within about a second (everysec), or when the system likes (no). The hand-out of an at-most-once "
+            "job always is before the answer.", choices=("always", "adds", "everysec", "no")),
+    Setting("journal-buffer", SIZE, "0",
+            "Let so many bytes of records gather before they are written, for a second at most; 0: write in each "
+            "turn. Not for what must be on the disk before an answer.", high=64 * limits.MIB),
+    Setting("journal-segment-bytes", SIZE, str(64 * limits.MIB),
+            "A new file of the journal begins after so many bytes.", low=64 * limits.KIB, high=limits.GIB),
+    Setting("journal-handouts", CHOICE, "all",
+            "Which hand-outs are kept: of all jobs, so that a restart does not double what is out, or only of "
+            "those that must not be handed out twice (at-most-once).", choices=("all", "at-most-once")),
+    Setting("requeue-on-load", SWITCH, "yes",
+            "Queue at a start what was queued before; if not, it comes back after its retry time."),
+    Setting("aof-enqueue-jobs-once", SWITCH, "no",
+            "Load the journal at the next start and queue its jobs, whatever appendonly and requeue-on-load say; it "
+            "turns itself off then."),
+    Setting("auto-aof-rewrite-percentage", NUMBER, "100",
+            "Rewrite the journal when it has grown by so many percent since the last time; 0: never by itself.",
+            high=10_000),
+    Setting("auto-aof-rewrite-min-size", SIZE, str(64 * limits.MIB), "But not before it is this long."),
     Setting("protected-mode", SWITCH, "yes",
             "Refuse to listen beyond this machine while no password is set."),
     Setting("requirepass", TEXT, "", "Password that clients must give by AUTH; empty: none."),

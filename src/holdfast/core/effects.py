@@ -5,7 +5,7 @@ Stepping the machine (Node.execute, disconnect, tick) leaves four things behind:
     out        the reply to the command just run, for the session that sent it (Node.take_output)
     wakeups    (session, bytes) for sessions that were blocked; empty bytes: just go on with its commands
     requests   things only the shell can do: close a connection, save settings, stop
-    records    what must be in the journal before anything of this turn leaves
+    log        records: what must be in the journal before anything of this turn leaves
     frames     (peer, bytes) to be sent over the link with that peer, made by Node.flush at the end of a turn
 
 The contract: the shell may step many events before it acts, but then it writes the records first, sends
@@ -30,7 +30,8 @@ CLOSE: Final = "close"  # send what is owed to the session, then close it
 KILL: Final = "kill"  # close it now
 SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session when done
 APPLY_SETTINGS: Final = "apply-settings"  # CONFIG SET changed something
-SHUTDOWN: Final = "shutdown"
+SHUTDOWN: Final = "shutdown"  # `argument`: REWRITE-AOF, NOSAVE or nothing
+REWRITE: Final = "rewrite"  # BGREWRITEAOF: answer the session when it has begun
 RESTART: Final = "restart"  # DEBUG RESTART: a clean stop and a new start
 CRASH: Final = "crash"  # DEBUG SEGFAULT and its like: end without any cleaning up
 SLEEP: Final = "sleep"  # DEBUG SLEEP: stand still for so many milliseconds

@@ -2,7 +2,8 @@
 
     CommandError         the reply is an error; nothing was changed
     ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE)
-    └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING)
+    └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING,
+                         LOADING, MISCONF)
 
 Codes and texts are Disque's to the letter wherever Disque has one: clients match on them. They are written
 once, here; the reference in docs/ is made from this file.
@@ -72,6 +73,14 @@ BAD_CURSOR: Final = b"ERR invalid cursor or option name"
 BAD_STATE: Final = b"ERR Invalid job state name"
 BAD_REPLY_TYPE: Final = b"ERR Invalid REPLY type, try ID or ALL"
 NO_CONFIG_FILE: Final = b"ERR The server is running without a config file"
+LOADING: Final = b"LOADING the node is reading its journal, %d %% done"
+JOURNAL_FAILS: Final = (
+    b"MISCONF the journal cannot be written (%b). Commands that change something are refused until it can"
+)
+JOURNAL_LOST: Final = (
+    b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
+    b"is started again"
+)
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 

@@ -35,8 +35,8 @@ def flush_all(node: Node) -> None:
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
     for job in node.all_jobs():
-        records.gone(node, job)
         node.forget(job)
+    records.flush(node)
     node.endings.clear()
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):

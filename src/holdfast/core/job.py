@@ -97,11 +97,18 @@ class Page(Alarm):
         self.slots: list[Job | None] = [None] * PAGE_SLOTS
 
 
+def read_code(prefix: bytes) -> i64:
+    """The digits of a prefix as a number of 32 bits with a sign, as a journal has them."""
+    code = int(prefix[2:], 16)
+    return code - 0x100000000 if code >= 0x80000000 else code
+
+
 class Origin:
     """All jobs known here that one node created."""
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix: bytes = prefix  # DI + eight hex digits: how all its ids begin
+        self.code: i64 = read_code(prefix)
         self.pages: dict[int, Page] = {}
         self.order: list[int] = []  # page numbers, some perhaps gone; sorted when `is_sorted`
         self.is_sorted: bool = True

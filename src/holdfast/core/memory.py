@@ -81,4 +81,4 @@ def sweep_spent(node: Node) -> None:
 
 
 def is_full_for(node: Node, body_bytes: i64) -> bool:
-    return node.used + JOB_BYTES + BODY_BYTES_EXTRA + body_bytes > node.full
+    return node.refusal != b"" or node.used + JOB_BYTES + BODY_BYTES_EXTRA + body_bytes > node.full

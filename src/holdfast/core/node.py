@@ -141,7 +141,9 @@ class Node:
         self.wakeups: list[tuple[Session, bytes]] = []
         self.requests: list[Request] = []
         self.frames: list[tuple[Peer, bytes]] = []
-        self.records: list[bytes] = []
+        self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
+        self.log_from: i64 = 0
+        self.log_wall: i64 = 0  # the time on the wall that the journal knows
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -213,6 +215,10 @@ class Node:
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
         self.explained: i64 = 0  # nodes whose bit the journal knows
+        self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
+        self.syncs_adds: bool = False  # a turn that adds must be on disk before anything leaves
+        self.is_loading: bool = False
+        self.refusal: bytes = b""  # what commands are told while the journal is read, or cannot be written
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
         self.counters: dict[str, int] = {}
         self.mutants: frozenset[str] = frozenset()
@@ -291,6 +297,8 @@ class Node:
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
+            if self.refusal and (not entry.command.is_for_loading if self.is_loading else entry.command.is_write):
+                raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
         except CommandError as error:
@@ -313,6 +321,8 @@ class Node:
 
     def tick(self) -> None:
         """Do what is due. Bounded: the rest, if there is any, is due again at once."""
+        if self.is_loading:
+            return
         for _ in range(ALARMS_PER_TICK):
             alarm = self.alarms.pop_due(self.now)
             if alarm is None:
@@ -333,7 +343,7 @@ class Node:
                 waiting.resume_clients(self)
 
     def next_wake(self) -> i64:
-        return self.alarms.next()
+        return NEVER if self.is_loading else self.alarms.next()
 
     def add_peer(self, facts: PeerFacts) -> Peer | None:
         """A node heard of for the first time; None if there are more than can be numbered."""
@@ -366,6 +376,11 @@ class Node:
         """Before anything else after a restart: what the journal kept."""
         recover.load(self, kept)
 
+    def refuse(self, why: bytes) -> None:
+        """From now on: what commands are told that cannot be run; empty if they can."""
+        self.refusal = why
+        self.settle()
+
     # -- effects -------------------------------------------------------------------------------------------
 
     def take_output(self) -> bytes:
@@ -374,6 +389,16 @@ class Node:
         data = out.getvalue()
         out.truncate(0)
         return data
+
+    def take_log(self) -> bytes:
+        """What the journal must have before anything of this turn leaves."""
+        data = self.log.getvalue()
+        self.log.truncate(0)
+        return data
+
+    def take_records(self) -> list[bytes]:
+        """The same, record by record."""
+        return records.split(self.take_log())
 
     def answer(self, session: Session, reply: bytes) -> None:
         """The reply to a session that was blocked; it may go on."""
@@ -433,6 +458,8 @@ class Node:
     def settle(self) -> None:
         """Work out again whether anything special is going on that direct handlers know nothing about."""
         self.is_plain = self.level < 2 and not self.monitors and self.paused_until == 0 and not self.is_leaving
+        if self.refusal:
+            self.is_plain = False
 
     # -- queues --------------------------------------------------------------------------------------------
 
@@ -580,7 +607,7 @@ class Node:
             write_int(out, i64(job.deliveries))
         retry = i64(job.retry)
         if self.is_recording:
-            records.handout(self, job)
+            records.handout(self, job, retry * 1000)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -644,8 +671,8 @@ class Node:
         requeue.stop_asking(self, job)
         if job.flags & IN_DOUBT:
             job.flags &= ~(IN_DOUBT | HANDED_OUT)
-            records.back(self, job)
         records.counts(self, job)
+        records.back(self, job)
         self.enqueue(job)
         if job.holders & ~1 and job.state != GONE:
             requeue.tell_queued(self, job, job.holders & ~1)
@@ -808,6 +835,8 @@ class Node:
         self.node_timeout = self.config.number("cluster-node-timeout")
         if self.beat.wake < NEVER:
             self.alarms.at_latest(self.beat, self.now + membership.beat_ms(self))
+        self.logs_handouts = self.config.text("journal-handouts") == "all"
+        self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         if not self.config.text("requirepass"):

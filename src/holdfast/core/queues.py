@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, waiting
+from holdfast.core import errors, records, waiting
 from holdfast.core.errors import Refused
 from holdfast.core.limits import (
     NEVER,
@@ -78,6 +78,7 @@ def forget_queue(node: Node, queue: Queue) -> None:
 def set_paused(node: Node, queue: Queue, paused: i64) -> None:
     was = queue.paused
     queue.paused = paused
+    records.queue(node, queue)
     if was & PAUSE_OUT and not paused & PAUSE_OUT:
         waiting.serve(node, queue)
 

@@ -1,20 +1,29 @@
 """What the journal keeps; recover.py reads it back.
 
-A record is a type, the wall clock, and fields as on the bus. Replaying the records of a node in order, with
-the tail that a crash may have cut off missing, gives the state it may count on: jobs it holds, endings and
-tombstones, who else may hold what, and which moves it made. Sets of nodes are masks in the numbering of this
-node; NODE records say which node a bit is before the first use.
+A record is a type and fields as on the bus. Replaying the records of a node in order, with the tail that a crash may
+have cut off missing, gives the state it may count on: jobs it holds, endings and tombstones, who else may hold what,
+which moves it made, and how its queues are set. Sets of nodes are masks in the numbering of this node; NODE records
+say which node a bit is before the first use. CLOCK records say what time it was on the wall; other times are what
+was left then. A job that the journal knows is named by the first half of its id, its creator and its number.
+
+Bytes count: each costs CPU time once more when it is synced. So the three records that every job has are short ones.
+
+Each sets something to a value and none adds to one, so a record may be replayed over a state that knows it
+already. That is what lets a snapshot (snapshot.py) be taken page by page while the node goes on.
+
+The records of a turn are collected in `node.log`, each with its length before it, and leave as one piece.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import BytesWriter
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64, u8
 
-from holdfast.core.copies import write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, Job
+from holdfast.core.copies import write_job_id
+from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
+from holdfast.core.queue import Queue
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -34,6 +43,19 @@ REFUSED: Final = 11
 COUNTS: Final = 12
 TAKEN: Final = 13
 DOUBT: Final = 14
+HAD: Final = 15
+QUEUE: Final = 16
+FLUSH: Final = 17
+CUT: Final = 18
+CLOCK: Final = 19
+ADD: Final = 20
+
+SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
+ID_BYTES: Final = 4 + 8 + 8 + 2
+JOB_FIXED: Final = ID_BYTES + 8 * 8  # of a job, but for its queue and its body
+ADD_FIXED: Final = 1 + ID_BYTES + 8 + 4 + 4 + 1 + 4
+PLAIN_MS_MAX: Final = 0x7FFFFFFF
+FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE | UNSURE
 
 # What a NODE record says of a node.
 HEARD_OF: Final = 0
@@ -41,11 +63,70 @@ MEMBER: Final = 1
 FORGOTTEN: Final = 2
 
 
+def tell_time(node: Node) -> None:
+    """Before a record, if it is later than the journal knows."""
+    node.log_wall = node.wall
+    out = node.log
+    write_i32_le(out, 9)
+    out.append(CLOCK)
+    write_i64_le(out, node.wall)
+
+
 def begin(node: Node, kind: i64) -> BytesWriter:
-    out = BytesWriter()
+    if node.wall != node.log_wall:
+        tell_time(node)
+    out = node.log
+    node.log_from = len(out)
+    write_i32_le(out, 0)
     out.append(int(kind))
-    bus.write_i64(out, node.wall)
     return out
+
+
+def write_name(out: BytesWriter, job: Job) -> None:
+    """A job that the journal knows."""
+    write_i32_le(out, i32(job.origin.code))
+    write_i64_le(out, job.seq)
+
+
+def write_id(out: BytesWriter, job: Job) -> None:
+    """A job that is new to the journal."""
+    write_i32_le(out, i32(job.origin.code))
+    write_i64_le(out, job.seq)
+    write_i64_le(out, job.rnd)
+    bus.write_u16(out, i64(job.minutes))
+
+
+def end(node: Node) -> None:
+    """Say how long the record just written came to be."""
+    out = node.log
+    at = node.log_from
+    size: i64 = len(out) - at - 4
+    out[at] = u8(size & 255)
+    out[at + 1] = u8((size >> 8) & 255)
+    out[at + 2] = u8((size >> 16) & 255)
+    out[at + 3] = u8((size >> 24) & 255)
+
+
+def short(node: Node, kind: i64, job: Job) -> None:
+    """A record of nothing but a name. There is one for each job that ends, so it is written without a detour."""
+    if node.wall != node.log_wall:
+        tell_time(node)
+    out = node.log
+    write_i32_le(out, SHORT)
+    out.append(int(kind))
+    write_name(out, job)
+
+
+def split(data: bytes) -> list[bytes]:
+    """The records in what a turn left behind."""
+    found: list[bytes] = []
+    at: i64 = 0
+    end: i64 = len(data)
+    while at < end:
+        size = i64(read_i32_le(data, at))
+        found.append(data[at + 4:at + 4 + size])
+        at += 4 + size
+    return found
 
 
 def explain(node: Node, mask: i64) -> None:
@@ -72,21 +153,66 @@ def member(node: Node, peer: Peer) -> None:
     bus.write_u16(out, facts.port)
     bus.write_u16(out, facts.bus_port)
     bus.write_name(out, facts.host_id)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def job(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
+    if node.syncs_adds:
+        node.must_sync = True
+    life = job.expire - node.now
+    if (
+        job.holders == MY_BIT and job.delay == 0 and job.replicate == 1 and job.flags == 0 and life <= PLAIN_MS_MAX
+        and job.nacks == 0 and job.responsible == 0 and job.ctime // 1_000_000 == node.now
+    ):
+        add(node, job, life)
+        return
     explain(node, job.holders)
     out = begin(node, JOB)
     write_whole(node, out, job)
-    node.records.append(out.getvalue())
+    end(node)
+
+
+def add(node: Node, job: Job, life: i64) -> None:
+    """A job about which nothing is special, made in this millisecond."""
+    if node.wall != node.log_wall:
+        tell_time(node)
+    queue = job.queue.name
+    body = job.body
+    out = node.log
+    write_i32_le(out, i32(ADD_FIXED + len(queue) + len(body)))
+    out.append(ADD)
+    write_id(out, job)
+    write_i64_le(out, job.ctime)
+    write_i64_le(out, i64(job.retry) << 32 | life)
+    out.append(int(job.priority))
+    write_i32_le(out, i32(len(queue)))
+    out.write(queue)
+    out.write(body)
 
 
 def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
-    write_copy(node, out, job, job.holders, max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now))
-    bus.write_i8(out, i64(job.responsible))
+    """All there is to know of a job that is not queued: where it is queued, the queue knows.
+
+    Of times it says what is left, except for the creation: that is the order inside a queue, to the last digit.
+    """
+    now = node.now
+    ms = job.ctime // 1_000_000
+    write_id(out, job)
+    write_i64_le(out, job.ctime)
+    write_i64_le(out, now - ms)
+    write_i64_le(out, job.expire - now)
+    write_i64_le(out, max(0, ms + i64(job.delay) * 1000 - now) if job.delay > 0 else 0)
+    write_i64_le(out, i64(job.retry) << 32 | i64(job.delay))
+    write_i64_le(out, i64(job.nacks) << 32 | i64(job.deliveries))
+    write_i64_le(
+        out, i64(job.replicate) << 32 | i64(job.flags & FLAGS_KEPT) << 24 | i64(job.priority) << 16
+        | i64(job.hops) << 8 | i64(job.responsible)
+    )
+    write_i64_le(out, job.holders)
+    bus.write_name(out, job.queue.name)
+    bus.write_name(out, job.body)
 
 
 def holders(node: Node, job: Job) -> None:
@@ -94,9 +220,9 @@ def holders(node: Node, job: Job) -> None:
         return
     explain(node, job.holders)
     out = begin(node, HOLDERS)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_i64(out, job.holders)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def counts(node: Node, job: Job) -> None:
@@ -104,10 +230,10 @@ def counts(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
     out = begin(node, COUNTS)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_u32(out, i64(job.nacks))
     bus.write_u32(out, i64(job.deliveries))
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def ending(node: Node, job: Job, why: i64) -> None:
@@ -119,15 +245,12 @@ def ending(node: Node, job: Job, why: i64) -> None:
     bus.write_i8(out, why)
     bus.write_i8(out, 1 if job.flags & ACK_ONLY else 0)
     bus.write_i64(out, job.holders)
-    node.records.append(out.getvalue())
+    end(node)
 
 
 def gone(node: Node, job: Job) -> None:
-    if not node.is_recording:
-        return
-    out = begin(node, GONE)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    if node.is_recording:
+        short(node, GONE, job)
 
 
 def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
@@ -139,15 +262,22 @@ def tomb(node: Node, jid: bytes, tomb: Tomb) -> None:
     bus.write_i8(out, tomb.why)
     bus.write_i64(out, tomb.holders)
     bus.write_i64(out, tomb.until - node.now)
-    node.records.append(out.getvalue())
+    end(node)
 
 
-def handout(node: Node, job: Job) -> None:
-    if not node.is_recording or (job.retry > 0 and node.broken("restart-forgets-leases")):
+def handout(node: Node, job: Job, ms: i64) -> None:
+    """It is out, for so many milliseconds unless it is said otherwise."""
+    if not node.is_recording or (
+        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+    ):
         return
-    out = begin(node, HANDOUT)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    if node.wall != node.log_wall:
+        tell_time(node)
+    out = node.log
+    write_i32_le(out, SHORT + 8)
+    out.append(HANDOUT)
+    write_name(out, job)
+    write_i64_le(out, ms)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
 
@@ -157,10 +287,10 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
         return
     explain(node, peer.bit)
     out = begin(node, GAVE)
-    write_job_id(out, job)
+    write_name(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
-    node.records.append(out.getvalue())
+    end(node)
     if job.retry == 0:
         node.must_sync = True
 
@@ -169,27 +299,21 @@ def taken(node: Node, job: Job) -> None:
     """What we gave has arrived."""
     if not node.is_recording:
         return
-    out = begin(node, TAKEN)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    short(node, TAKEN, job)
 
 
 def doubt(node: Node, job: Job) -> None:
     """Nobody can say any more whether it was taken: a restart must not ask again, and be told that it was not."""
     if not node.is_recording or node.broken("doubt-not-recorded"):
         return
-    out = begin(node, DOUBT)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    short(node, DOUBT, job)
     node.must_sync = True
 
 
 def back(node: Node, job: Job) -> None:
-    if not node.is_recording:
-        return
-    out = begin(node, BACK)
-    write_job_id(out, job)
-    node.records.append(out.getvalue())
+    """It is ours again, and to be queued."""
+    if node.is_recording:
+        short(node, BACK, job)
 
 
 def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
@@ -205,7 +329,7 @@ def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
     bus.write_i8(out, 1 if is_new else 0)
     if is_new:
         write_whole(node, out, job)
-    node.records.append(out.getvalue())
+    end(node)
     if job.retry == 0:
         node.must_sync = True
 
@@ -217,5 +341,32 @@ def refused(node: Node, peer: Peer, number: i64) -> None:
     out = begin(node, REFUSED)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
-    node.records.append(out.getvalue())
+    end(node)
     node.must_sync = True
+
+
+def had(node: Node, peer: Peer, number: i64, until: i64) -> None:
+    """That a move was taken, where its job may be gone: in a snapshot."""
+    out = begin(node, HAD)
+    bus.write_i8(out, peer.index)
+    bus.write_i64(out, number)
+    bus.write_i64(out, until - node.now)
+    end(node)
+
+
+def queue(node: Node, queue: Queue) -> None:
+    """How a queue is set."""
+    if not node.is_recording:
+        return
+    out = begin(node, QUEUE)
+    bus.write_name(out, queue.name)
+    bus.write_i8(out, queue.paused)
+    bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def flush(node: Node) -> None:
+    """Every job and every queue is gone."""
+    if node.is_recording:
+        begin(node, FLUSH)
+        end(node)

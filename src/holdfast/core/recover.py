@@ -3,26 +3,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, i64
+from librt.strings import read_i16_le, read_i32_le, read_i64_le
+from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, membership, replicate, requeue, tombs
-from holdfast.core.copies import Copy, register
+from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
 from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job, Origin
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
+from holdfast.core.queue import Queue
 from holdfast.core.records import (
+    ADD,
+    ADD_FIXED,
     BACK,
+    CLOCK,
     COUNTS,
+    CUT,
     DOUBT,
     ENDING,
+    FLUSH,
     FORGOTTEN,
     GAVE,
     GONE,
+    HAD,
     HANDOUT,
     HOLDERS,
+    ID_BYTES,
     JOB,
+    JOB_FIXED,
     MEMBER,
     NODE,
+    QUEUE,
     REFUSED,
     TAKEN,
     TOMB,
@@ -46,6 +56,10 @@ class Loading:
         self.table: list[int] = [-1] * 64
         self.table[ME] = ME
         self.moves: dict[Job, tuple[Peer, int]] = {}
+        self.requeues: bool = node.config.is_on("requeue-on-load")
+        self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.passed: i64 = 0  # ms since what is being read was written
+        self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
     def mask(self, theirs: i64) -> i64:
         mask: i64 = 0
@@ -54,14 +68,27 @@ class Loading:
                 mask |= 1 << i64(self.table[index])
         return mask
 
+    def batch(self, data: bytes) -> None:
+        """The records of a turn, as `node.log` had them."""
+        at: i64 = 0
+        end: i64 = len(data)
+        while at < end:
+            size = i64(read_i32_le(data, at))
+            self.one(data[at + 4:at + 4 + size])
+            at += 4 + size
+
     def one(self, data: bytes) -> None:
         reader = Reader(data)
         kind = reader.u8()
-        passed: i64 = max(0, self.node.wall - reader.long())
-        if kind == NODE:
-            self.load_node(reader)
+        passed = self.passed
+        if kind == CLOCK:
+            self.passed = max(0, self.node.wall - reader.long())
+        elif kind == ADD:
+            self.load_add(reader)
         elif kind == JOB:
             self.load_job(reader, passed)
+        elif kind == NODE:
+            self.load_node(reader)
         elif kind == TOMB:
             jid = reader.text(bus.ID)
             why = reader.u8()
@@ -70,8 +97,28 @@ class Loading:
         elif kind == REFUSED:
             peer = self.node.peers[max(0, self.table[reader.u8()])]
             peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
+        elif kind == HAD:
+            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            number = int(reader.long())
+            peer.taken[number] = int(self.node.now + reader.long() - passed)
+        elif kind == QUEUE:
+            queue = self.queue(reader.name())
+            queue.paused = reader.u8()
+            queue.maxlen = reader.long()
+        elif kind == FLUSH:
+            self.moves.clear()
+            flush.flush_all(self.node)
+        elif kind == CUT:
+            self.doubt_once()
         else:
             self.load_change(kind, reader, passed)
+
+    def doubt_once(self) -> None:
+        """Records are missing here: whether an at-most-once job was handed out nobody can say."""
+        for job in self.node.all_jobs():
+            if job.state == ACTIVE and job.retry == 0 and not job.flags & HANDED_OUT:
+                job.flags |= IN_DOUBT | HANDED_OUT
+                job.qtime = 0
 
     def load_node(self, reader: Reader) -> None:
         index = reader.u8()
@@ -93,35 +140,107 @@ class Loading:
             peer.has_missed = standing == FORGOTTEN
             self.table[index] = int(peer.index)
 
+    def load_add(self, reader: Reader) -> None:
+        """A job about which nothing is special."""
+        data = reader.data
+        at = reader.skip(ADD_FIXED - 1)
+        times = read_i64_le(data, at + 30)
+        life = (times & 0xFFFFFFFF) - self.passed
+        job = self.new_job(
+            data, at, reader.text(i64(read_i32_le(data, at + 39))), data[reader.pos:], read_i64_le(data, at + 22),
+            self.passed, life, 1,
+        )
+        if job is not None:
+            job.retry = i32(times >> 32)
+            job.priority = i16(data[at + 38])
+            self.node.keep(job)
+
     def load_job(self, reader: Reader, passed: i64) -> None:
-        copy = Copy(reader)
-        copy.holders = self.mask(reader.long())
-        copy.queue = reader.name()
-        copy.body = reader.name()
-        responsible = reader.u8()
-        copy.age += passed
-        life = copy.life - passed
-        if life <= 0 and not doubt.is_possible(self.node):
-            return
-        copy.life = max(1, life)
-        copy.delay_left = max(0, copy.delay_left - passed)
-        known = self.node.find(copy.jid)
-        if known is not None:
-            known.holders |= copy.holders
-            return
-        job = register(self.node, copy)
+        node = self.node
+        data = reader.data
+        at = reader.skip(JOB_FIXED)
+        more = at + ID_BYTES
+        queue = reader.name()
+        body = reader.name()
+        job = self.new_job(
+            data, at, queue, body, read_i64_le(data, more), read_i64_le(data, more + 8) + passed,
+            read_i64_le(data, more + 16) - passed, self.mask(read_i64_le(data, more + 56)) | MY_BIT,
+        )
         if job is None:
             return
-        job.expire = self.node.now + life
+        wait = read_i64_le(data, more + 24) - passed
+        times = read_i64_le(data, more + 32)
+        counts = read_i64_le(data, more + 40)
+        rest = read_i64_le(data, more + 48)
+        job.retry = i32(times >> 32)
+        job.delay = i32(times & 0xFFFFFFFF)
+        job.nacks = i32(counts >> 32)
+        job.deliveries = i32(counts & 0xFFFFFFFF)
+        job.replicate = i32(rest >> 32)
+        job.flags = i16(rest >> 24 & 255)
+        job.priority = i16(rest >> 16 & 255)
+        job.hops = int(rest >> 8 & 255)
+        job.responsible = max(0, self.table[rest & 255])
+        job.qtime = node.now + wait if wait > 0 else 0
+        node.keep(job)
+
+    def new_job(
+        self, data: bytes, at: i64, queue: bytes, body: bytes, ctime: i64, age: i64, life: i64, holders: i64
+    ) -> Job | None:
+        """The job whose id begins there, for the caller to complete and keep; None if it is known or over."""
+        node = self.node
+        if life <= 0 and not doubt.is_possible(node):
+            return None
+        origin = self.origin(i64(read_i32_le(data, at)))
+        seq = read_i64_le(data, at + 4)
+        known = origin.get(seq)
+        if known is not None:
+            known.holders |= holders
+            return None
+        job = Job(
+            seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
+            node.now + life, i64(read_i16_le(data, at + 20)) & 0xFFFF,
+        )
+        job.holders = holders
         job.state = ACTIVE
-        job.responsible = max(0, self.table[responsible])
-        job.qtime = self.node.now + copy.delay_left
+        if origin is node.own:
+            node.seq = max(node.seq, seq)  # numbers are never used twice, whatever became of the clock
+            node.last_ctime = max(node.last_ctime, job.ctime)
+        return job
+
+    def origin(self, code: i64) -> Origin:
+        found = self.origins.get(int(code))
+        if found is None:
+            found = self.node.origin(b"DI%08x" % (int(code) & 0xFFFFFFFF))
+            self.origins[int(code)] = found
+        return found
+
+    def job_named(self, reader: Reader) -> Job | None:
+        at = reader.skip(12)
+        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name: made if need be, however full the node is."""
+        found = self.node.queues.get(name)
+        return queues.make_queue(self.node, name) if found is None else found
+
+    def creation(self, ctime: i64, age: i64) -> i64:
+        """When a job was created, on the clock of this life, in the order that jobs had in theirs.
+
+        Two clocks cut into milliseconds differ by one from one record to the next, so all are moved by the same
+        amount, as long as that is right to a second.
+        """
+        ms: i64 = self.node.now - age
+        off: i64 = ms - (ctime // 1_000_000 + self.shift)
+        if off > 1000 or off < -1000:
+            self.shift += off
+        return ctime + self.shift * 1_000_000
 
     def load_change(self, kind: i64, reader: Reader, passed: i64) -> None:
         node = self.node
-        jid = reader.text(bus.ID)
-        job = node.find(jid)
         if kind == ENDING:
+            jid = reader.text(bus.ID)
+            job = node.find(jid)
             why = reader.u8()
             is_ack_only = reader.u8() != 0
             holders = self.mask(reader.long())
@@ -132,6 +251,8 @@ class Loading:
                 acks.mark(node, job, why)
             return
         if kind == TOOK:
+            jid = reader.text(bus.ID)
+            job = node.find(jid)
             peer = node.peers[max(0, self.table[reader.u8()])]
             number = int(reader.long())
             peer.taken[number] = int(node.now + reader.long() - passed)
@@ -143,6 +264,7 @@ class Loading:
                 job.flags &= ~MOVING
                 job.responsible = ME
             return
+        job = self.job_named(reader)
         if job is None:
             return
         if kind == HOLDERS:
@@ -158,7 +280,7 @@ class Loading:
         elif kind == HANDOUT:
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
-            job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
+            job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
             self.moves[job] = (peer, int(reader.long()))
@@ -180,7 +302,7 @@ class Loading:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
             job.flags &= ~MOVING
             job.responsible = ME
-            job.qtime = node.now
+            job.qtime = 0
 
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
@@ -202,11 +324,13 @@ class Loading:
                 job.qtime = 0
                 if node.broken("once-requeued-at-start"):
                     node.enqueue(job)
-            elif job.responsible == ME and job.flags & HANDED_OUT:
+            elif job.responsible == ME and job.flags & HANDED_OUT and job.qtime != 0:
                 node.wake_at(job, job.qtime)
             elif job.responsible == ME:
                 if job.qtime > node.now:
                     node.wake_at(job, job.qtime)
+                elif not self.requeues:
+                    node.lease(job, i64(job.retry) * 1000)
                 elif job.holders & ~MY_BIT and not node.broken("missed-acks-not-read"):
                     # Others may have queued it, or know how it ended: ask, when there are links to ask over.
                     job.flags |= QUEUED_BEFORE
@@ -226,6 +350,4 @@ def load(node: Node, kept: list[bytes]) -> None:
         loading.one(data)
     loading.finish()
     node.is_recording = was_recording
-    node.records.clear()
-
-
+    node.log.truncate(0)

@@ -328,8 +328,8 @@ class Sockets:
             has_peers = len(self.peers) > 1
             if has_peers:
                 self.make_frames()
-            if self.commit is not None:
-                self.commit()
+            if self.commit is not None and not self.commit():
+                self.break_off()
             if has_peers and self.send_frames() is True:
                 self.is_unsettled = True
             self.send_all()
@@ -343,6 +343,17 @@ class Sockets:
             elif not self.is_unsettled:
                 break
         self.wake = self.node.next_wake()
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def break_off(self) -> cython.int:
+        """What this turn would have said is not in the journal and should be: then nothing is said, to nobody."""
+        dirty: list = self.dirty
+        self.dirty = []
+        for each in dirty:
+            self.close(cython.cast(Connection, each))
+        self.links.drop_all("the journal cannot be written")
         return 0
 
     @cython.cfunc

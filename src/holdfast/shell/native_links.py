@@ -121,6 +121,10 @@ class Links:
         if link is not None:
             self.close(link, why)
 
+    def drop_all(self, why: str):
+        for peer in list(self.by_peer):
+            self.drop(peer, why)
+
     @cython.cfunc
     @cython.exceptval(-1)
     def close(self, link: Link, why: str) -> cython.int:

@@ -4,7 +4,7 @@ It does what native.py does, byte for byte, where that is not compiled: a machin
 debugger, HOLDFAST_PURE=1. It knows no command; it calls the node and sends what the node says.
 
 One call of step() is a turn: read from every client and every peer that is ready and run their commands and
-frames, let the node make its own frames (flush), then (the journal will stand here) send. Nothing is sent
+frames, let the node make its own frames (flush), have the journal written (commit), then send. Nothing is sent
 before everything that was read has been run, so one write to disk can stand behind many replies, and what
 fifty clients added in one turn goes to a peer as one frame, in one call.
 
@@ -91,7 +91,7 @@ class Sockets:
         self.requests = node.requests
         self.peers = node.peers
         self.on_requests: Callable[[], None] = lambda: None
-        self.commit: Callable[[], None] | None = None
+        self.commit: Callable[[], bool] | None = None
         self.wake = 0
         self.now = 0
         self.maxclients = 10000
@@ -164,8 +164,8 @@ class Sockets:
             has_peers = len(self.peers) > 1
             if has_peers:
                 self.links.make_frames()
-            if self.commit is not None:
-                self.commit()
+            if self.commit is not None and not self.commit():
+                self.break_off()
             if has_peers and self.links.send_all():
                 self.is_unsettled = True
             self.send_all()
@@ -178,6 +178,13 @@ class Sockets:
             elif not self.is_unsettled:
                 break
         self.wake = self.node.next_wake()
+
+    def break_off(self) -> None:
+        """What this turn would have said is not in the journal and should be: then nothing is said, to nobody."""
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            self.close(connection)
+        self.links.drop_all("the journal cannot be written")
 
     def send_all(self) -> None:
         dirty, self.dirty = self.dirty, []

@@ -81,6 +81,10 @@ class Links:
         if link is not None:
             self.close(link, why)
 
+    def drop_all(self, why: str) -> None:
+        for peer in list(self.by_peer):
+            self.drop(peer, why)
+
     def close(self, link: Link, why: str) -> None:
         if not link.is_open:
             return

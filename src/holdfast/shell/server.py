@@ -36,6 +36,7 @@ from holdfast.shell import clock
 from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, read_join
 from holdfast.shell.cores import Siblings
 from holdfast.shell.handshake import WORD, Hello
+from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
@@ -74,6 +75,8 @@ class Server:
         self.node = Node(self.config, node_id, os.urandom, clock.wall_ms(), self, settings.incarnation())
         self.sockets = make_sockets(self.node, offset)
         self.sockets.on_requests = self.carry_out
+        self.keeping = Keeping(settings, self.node)
+        self.ready = asyncio.Event()
         self.done = asyncio.Event()
         self.restart = False
         self.exit_code = 0
@@ -103,17 +106,19 @@ class Server:
         """Serve until told to stop; the process's exit code."""
         self.loop = asyncio.get_running_loop()
         self.listen()
-        self.bus = self.open_bus()
         self.loop.add_reader(self.sockets.fileno(), self.step)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         self.loop.add_signal_handler(signal.SIGHUP, self.reload)
         calm_collector()
+        await self.load()
+        self.bus = self.open_bus()
         if self.control >= 0:
             self.siblings = Siblings(self, self.control)
             await self.siblings.open()
         sweeping = asyncio.create_task(self.sweep())
         self.step()
+        self.ready.set()
         try:
             await self.done.wait()
             await self.send_what_is_owed()
@@ -127,11 +132,18 @@ class Server:
             self.save_nodes()
             self.loop.remove_reader(self.sockets.fileno())
             self.sockets.shut()
+            await self.keeping.close()
             if self.unix_path is not None:
                 self.unix_path.unlink(missing_ok=True)
             self.pauses.stop()
         log.info("stopped")
         return self.exit_code
+
+    async def load(self) -> None:
+        """Come back with what the journal has; from then on nothing leaves before it is in the journal."""
+        await self.keeping.load()
+        self.sockets.commit = self.keeping.commit()
+        calm_collector()
 
     async def send_what_is_owed(self) -> None:
         """Before the end: replies that are ready get a moment to be read. No further command is run."""
@@ -179,6 +191,7 @@ class Server:
             await asyncio.sleep(SWEEP_S)
             seconds += 1
             self.sockets.sweep()
+            self.keeping.tick()
             self.save_nodes()
             self.rates.sample(self.sockets.figures(), self.commands_run())
             if self.siblings is not None:
@@ -393,6 +406,8 @@ class Server:
             self.save_nodes()
         elif request.kind == effects.APPLY_SETTINGS:
             self.apply_settings()
+            self.keeping.switch()
+            self.sockets.commit = self.keeping.commit()
             if request.argument == b"reset":
                 self.sockets.reset()
         elif request.kind == effects.SAVE_SETTINGS and session is not None:
@@ -402,9 +417,15 @@ class Server:
             except SettingsError as error:
                 self.node.answer(session, f"-ERR {error}\r\n".encode())
         elif request.kind == effects.SHUTDOWN:
+            self.keeping.is_saved_at_end = request.argument != b"NOSAVE"
+            if request.argument == b"REWRITE-AOF":
+                self.keeping.save_for_restart()
             self.stop("SHUTDOWN")
+        elif request.kind == effects.REWRITE and session is not None:
+            self.keeping.rewrite(session)
         elif request.kind == effects.RESTART:
             self.restart = True
+            self.keeping.is_saved_at_end = request.argument != b"NOSAVE"
             self.stop("DEBUG RESTART")
         elif request.kind == effects.SLEEP and session is not None:
             time.sleep(int(request.argument) / 1000)
@@ -420,6 +441,9 @@ class Server:
         self.bus.rename(node_id)
         try:
             self.settings.save_node_id(node_id)
+            if self.keeping.journal is not None:
+                self.keeping.stop_rewriting()
+                self.keeping.journal.rename(node_id)
         except SettingsError as error:
             log.error("the new id of this node is not saved: %s", error)
 
@@ -431,6 +455,7 @@ class Server:
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
         self.sockets.links.configure(number("cluster-send-buffer"))
+        self.keeping.apply_settings()
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
 
     def log_notices(self) -> None:
@@ -466,6 +491,7 @@ class Server:
             "gc_longest_pause_usec": str(self.pauses.longest_ns // 1000),
             "faults": str(self.fault_count),
             **self.rates.now(),
+            **self.keeping.facts(),
         }
         facts.update({name: str(value) for name, value in self.sockets.figures().items()})
         if self.siblings is not None:

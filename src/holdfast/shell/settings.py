@@ -13,26 +13,23 @@ can show it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import re
-import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from holdfast.core.config import BY_NAME, BadSetting, Config
-from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.journal import identity
+from holdfast.journal.folder import JournalError
+from holdfast.journal.lock import lock, unlock
 from holdfast.shell import clock
 
 log = logging.getLogger("holdfast")
 
 SAVED = "settings.toml"
-NODE_ID = "node-id"
-LOCK = "lock"
-INCARNATION = "incarnation"
 NODES = "nodes"
 NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{1,5})")
 SECRET_BYTES_MAX = 4096
@@ -147,24 +144,13 @@ class Settings:
 
     def lock(self) -> None:
         """Take the dir for this process: two nodes with one id would be one too many. Raises SettingsError."""
-        if self.dir is None:
-            return
-        try:
-            self.dir.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise SettingsError(f"cannot use the folder {self.dir}: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise SettingsError(f"the folder {self.dir} is used by another node; give each its own --dir") from None
-        self.held_lock = descriptor
+        if self.dir is not None:
+            with said_to_the_user():
+                self.held_lock = lock(self.dir)
 
     def unlock(self) -> None:
-        if self.held_lock >= 0:
-            os.close(self.held_lock)
-            self.held_lock = -1
+        unlock(self.held_lock)
+        self.held_lock = -1
 
     def node_id(self) -> bytes:
         """This node's id: kept in the dir, or a new one each time where there is none."""
@@ -173,38 +159,33 @@ class Settings:
             # One of several behind one port that is started again: to the others it is the same node.
             folder = Path(self.config.text("cluster-bus-unixsocket") + ".kept")
         if folder is None:
-            return new_node_id()
-        path = folder / NODE_ID
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                write_whole(path, new_node_id().decode() + "\n")
-            text = path.read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"cannot use the folder {folder}: {error}") from None
-        if re.fullmatch(rf"[0-9a-f]{{{NODE_ID_LENGTH}}}", text) is None:
-            raise SettingsError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
-        return text.encode()
+            return identity.new_node_id()
+        with said_to_the_user():
+            return identity.node_id(folder)
 
     def save_node_id(self, node_id: bytes) -> None:
         """This node has another id from now on."""
         if self.dir is not None:
-            write_whole(self.dir / NODE_ID, node_id.decode() + "\n")
+            write_whole(self.dir / identity.NODE_ID, node_id.decode() + "\n")
+
+    def keeps_journal(self) -> bool:
+        """Whether there is a journal to load and to write."""
+        return self.dir is not None and (self.config.is_on("appendonly") or self.loads_once())
+
+    def loads_once(self) -> bool:
+        return self.dir is not None and self.config.is_on("aof-enqueue-jobs-once")
 
     def incarnation(self) -> int:
-        """Which life of the node's data this is.
+        """Which life of the node's data this is: the same as before, if it comes back with its journal."""
+        if self.dir is None:
+            return clock.wall_ms()
+        with said_to_the_user():
+            return identity.incarnation(self.dir, self.keeps_journal(), clock.wall_ms())
 
-        Until there is a journal a start begins with nothing, so each start is a new life, with a higher number
-        than the last: the time, or one more than the file says where the clock was set back. With a journal it
-        will be drawn with the folder and kept.
-        """
-        life = clock.wall_ms()
+    def save_incarnation(self, life: int) -> None:
         if self.dir is not None:
-            path = self.dir / INCARNATION
-            with contextlib.suppress(OSError, ValueError):
-                life = max(life, int(path.read_text("ascii")) + 1)
-            write_whole(path, f"{life}\n")
-        return life
+            with said_to_the_user():
+                identity.save_incarnation(self.dir, life)
 
     def save_nodes(self, text: str) -> None:
         if self.dir is not None:
@@ -225,6 +206,15 @@ class Settings:
                     f"{self.dir / NODES}, line {number}: this is no node; without the file the node starts alone"
                 )
         return [(m[1].encode(), m[2], int(m[3]), int(m[4])) for m in matches if m is not None]
+
+
+@contextlib.contextmanager
+def said_to_the_user() -> Iterator[None]:
+    """What is wrong with the folder is wrong with the settings: it ends the start in the same way."""
+    try:
+        yield
+    except JournalError as error:
+        raise SettingsError(str(error)) from None
 
 
 told: set[str] = set()  # variables that were complained about once
@@ -255,18 +245,5 @@ def quoted(value: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by one step: after a crash it is the old or the new one, never half of each."""
-    beside = path.with_name(path.name + ".new")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
-
-
-def new_node_id() -> bytes:
-    return secrets.token_hex(NODE_ID_LENGTH // 2).encode()
+    with said_to_the_user():
+        identity.write_whole(path, text)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from cluster_harness import SETTINGS, Cluster, Member, until
+from cluster_harness import IN_MEMORY, Cluster, Member, until
 
 from netns.switch import Rule
 
@@ -112,7 +112,7 @@ class Tenant(Member):
         self.host = address
         self.launcher = room.enter
         self.settings = {
-            **SETTINGS, **settings, "bind": address, "protected-mode": "no", "cluster-secret": "netns",
+            **IN_MEMORY, **settings, "bind": address, "protected-mode": "no", "cluster-secret": "netns",
             "host-id": f"host{self.number}",
         }
         self.skew = self.folder / "skew"

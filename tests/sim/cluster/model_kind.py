@@ -20,6 +20,9 @@ class ModelKind:
     def id_of(self, facts: Any) -> bytes:
         return facts[0].encode()
 
+    def walk(self, machine: Any) -> None:
+        return None
+
     def must_sync(self, machine: Any) -> bool:
         return False
 

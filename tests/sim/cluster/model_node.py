@@ -132,6 +132,10 @@ class Model:
             if name != self.me:
                 self.send(name, *m)
 
+    def take_records(self):
+        taken, self.records = self.records, []
+        return taken
+
     def persist(self, *rec):
         self.records.append(json.dumps(rec).encode())
 

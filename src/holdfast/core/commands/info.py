@@ -27,7 +27,7 @@ def info(node: Node, session: Session, argv: list[bytes]) -> None:
         ("Memory", memory(node, process)),
         ("Jobs", [("registered_jobs", node.jobs), ("expired_jobs", node.expired)]),
         ("Queues", [("registered_queues", len(node.queues))]),
-        ("Persistence", persistence()),
+        ("Persistence", persistence(process)),
         ("Stats", stats(node, process)),
         ("CPU", pick(process, "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children")),
     ]
@@ -108,18 +108,22 @@ def memory(node: Node, process: dict[str, str]) -> Fields:
     ]
 
 
-def persistence() -> Fields:
-    return [
-        ("loading", 0),
-        ("aof_enabled", 0),
-        ("aof_state", "off"),
-        ("aof_rewrite_in_progress", 0),
-        ("aof_rewrite_scheduled", 0),
-        ("aof_last_rewrite_time_sec", -1),
-        ("aof_current_rewrite_time_sec", -1),
-        ("aof_last_bgrewrite_status", "ok"),
-        ("aof_last_write_status", "ok"),
-    ]
+def persistence(process: dict[str, str]) -> Fields:
+    fields: dict[str, str] = {
+        "loading": "0",
+        "aof_enabled": "0",
+        "aof_state": "off",
+        "aof_rewrite_in_progress": "0",
+        "aof_rewrite_scheduled": "0",
+        "aof_last_rewrite_time_sec": "-1",
+        "aof_current_rewrite_time_sec": "-1",
+        "aof_last_bgrewrite_status": "ok",
+        "aof_last_write_status": "ok",
+    }
+    for name, value in process.items():
+        if name.startswith(("aof_", "loading")):
+            fields[name] = value
+    return list(fields.items())
 
 
 def stats(node: Node, process: dict[str, str]) -> Fields:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, federate, peers, queues, replicate, requeue, waiting
+from holdfast.core import acks, errors, federate, peers, queues, records, replicate, requeue, waiting
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
@@ -401,6 +401,8 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
             node.dequeue(job)
         elif job.state == ACTIVE:
             node.lease(job, max(retry * 1000, job.qtime - node.now))  # a longer delay stays as it is
+            if job.flags & HANDED_OUT:
+                records.handout(node, job, job.qtime - node.now)
         if job.state == ACTIVE and job.holders != MY_BIT:
             job.responsible = ME
             requeue.tell_working(node, job, job.qtime - node.now)

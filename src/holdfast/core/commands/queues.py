@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, federate, flush, queues
+from holdfast.core import errors, federate, flush, queues, records
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
@@ -158,6 +158,7 @@ def queue_set(node: Node, argv: list[bytes]) -> None:
     found: Queue = node.queue(argv[2])
     if maxlen >= 0:
         found.maxlen = maxlen
+        records.queue(node, found)
     if paused >= 0:
         queues.set_paused(node, found, paused)
         federate.give(node, found)

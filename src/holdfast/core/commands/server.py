@@ -12,6 +12,7 @@ from holdfast.core.effects import (
     APPLY_SETTINGS,
     CRASH,
     RESTART,
+    REWRITE,
     SAVE_SETTINGS,
     SHUTDOWN,
     SLEEP,
@@ -147,6 +148,8 @@ def config_set(node: Node, name: bytes, value: bytes) -> None:
     setting = BY_NAME.get(key)
     if setting is None or not setting.live:
         raise BadRequest(b"ERR Unsupported CONFIG parameter: %b" % errors.printable(name))
+    if key == "appendonly" and not node.config.text("dir"):
+        raise BadRequest(b"ERR a journal needs a folder: start the node with --dir")
     try:
         node.config.set(key, value.decode("utf-8"))
     except (BadSetting, UnicodeDecodeError):
@@ -167,13 +170,28 @@ def reset_stats(node: Node) -> None:
 
 
 def shutdown(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Stop the node. Open connections are closed."""
+    """Stop the node. Open connections are closed.
+
+    A node with a journal writes a snapshot of its state before it ends, in which even leases are; NOSAVE leaves it
+    with what the journal has. REWRITE-AOF writes the snapshot also where there is no journal (but a dir): with
+    aof-enqueue-jobs-once saved before, the next start loads it.
+    """
     if len(argv) > 2 or (len(argv) == 2 and argv[1].upper() not in (b"REWRITE-AOF", b"NOSAVE", b"SAVE")):
         raise BadRequest(errors.SYNTAX)
-    if len(argv) == 2 and argv[1].upper() == b"REWRITE-AOF":
-        raise BadRequest(b"ERR this version has no journal yet, so there is nothing to rewrite; use SHUTDOWN")
-    node.requests.append(Request(SHUTDOWN, session))
+    how = argv[1].upper() if len(argv) == 2 else b""
+    if how == b"REWRITE-AOF" and not node.config.text("dir"):
+        raise BadRequest(b"ERR the node has no dir to write to")
+    node.requests.append(Request(SHUTDOWN, session, how))
     waiting.block(node, session, FOR_SHELL)
+
+
+def bgrewriteaof(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Write the journal anew, as short as it can be, while the node goes on: what it has, and nothing of what is gone.
+
+    A node does so by itself when the journal has grown (auto-aof-rewrite-percentage).
+    """
+    waiting.block(node, session, FOR_SHELL)
+    node.requests.append(Request(REWRITE, session))
 
 
 def disque(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -217,7 +235,11 @@ def debug(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word in CRASHES and n in (2, 3):
         node.requests.append(Request(CRASH, session, word))
     elif word == b"LOADAOF" and n == 2:
-        raise BadRequest(b"ERR this version has no journal yet, so there is nothing to load")
+        if not node.is_recording:
+            raise BadRequest(b"ERR there is no journal to load")
+        # What it is for in tests: has everything that was done been kept? A restart loads the journal.
+        waiting.block(node, session, FOR_SHELL)
+        node.requests.append(Request(RESTART, session, b"NOSAVE"))
     else:
         raise BadRequest(b"ERR Syntax error, try DEBUG with one of the words that COMMAND DOCS DEBUG names")
 

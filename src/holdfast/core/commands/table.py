@@ -39,6 +39,8 @@ class Command:
         self.summary: str = summary
         self.run: Callable[[Node, Session, list[bytes]], None] = run
         self.is_open: bool = "o" in flags
+        self.is_write: bool = "w" in flags
+        self.is_for_loading: bool = "l" in flags
 
 
 ADD_OPTIONS: Final = (
@@ -94,7 +96,8 @@ COMMANDS: Final = [
             "The commands this node knows.", server.command),
     Command("CONFIG", -2, "a", NODE, "GET pattern | SET name value | REWRITE | RESETSTAT",
             "Settings of the node.", server.config),
-    Command("SHUTDOWN", -1, "al", NODE, "[REWRITE-AOF]", "Stop the node.", server.shutdown),
+    Command("SHUTDOWN", -1, "al", NODE, "[REWRITE-AOF | NOSAVE]", "Stop the node.", server.shutdown),
+    Command("BGREWRITEAOF", 1, "a", NODE, "", "Write the journal anew, in the background.", server.bgrewriteaof),
     Command("DISQUE", -2, "w", NODE, "HELLO | INFO [section] | FLUSHALL",
             "Commands of Disque's module form.", server.disque),
     Command("DEBUG", -2, "a", NODE,

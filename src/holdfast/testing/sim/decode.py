@@ -15,7 +15,6 @@ AFTER_ID: Final = ("GOTJOB", "HOLDERS", "REFUSED", "ENQUEUE", "WILLQUEUE", "STAT
                    "GOTACK", "DELJOB")
 AFTER_MOVE: Final = ("YOURJOB", "TAKEN", "NOTTAKEN", "MOVED")
 ID_BYTES: Final = 48
-RECORD_HEAD: Final = 9  # a type, and the wall clock
 
 WORDS: Final = {
     "GOTACK": ("holds", "not-yet", "only-ack", "no-idea"),
@@ -64,5 +63,8 @@ def fields(name: str, data: bytes, at: int) -> str:
 
 
 def in_record(data: bytes, job: str) -> str:
-    names = ("JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS", "TAKEN", "DOUBT")
+    names = (
+        "ADD", "JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS", "TAKEN",
+        "DOUBT",
+    )
     return numbers("holdfast.core.records", names).get(data[0], f"type {data[0]}")

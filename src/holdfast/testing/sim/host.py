@@ -17,7 +17,7 @@ from holdfast.testing.checkers.whitebox import Copy
 from holdfast.testing.history import NEMESIS
 from holdfast.testing.sim.clock import Clock
 from holdfast.testing.sim.disk import NONE, CrashDisk
-from holdfast.testing.sim.machine import Birth, Machine, Peer
+from holdfast.testing.sim.machine import Birth, Machine, Peer, Walking
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.clients import Client
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 KILL: Final = "kill"  # the process dies; what it had written stays
 POWER: Final = "power"  # the machine dies; what was not synced may be gone
 WIPE: Final = "wipe"  # the machine dies and its disk with it
+
+REWRITE_MS: Final = 3_000
+SLICE_BYTES: Final = 500
 
 PORT: Final = 7711
 BUS_PORT: Final = 17711
@@ -55,6 +58,8 @@ class Host:
         self.owed: list[tuple[Client, bytes]] = []  # replies of this turn
         self.is_dirty = False
         self.alarm = NEVER  # when the one live alarm goes off
+        self.walk: Walking | None = None  # a rewrite of the disk that is going on
+        self.rewrite_t = 0
         self.doom = ""  # how it dies at the end of its next turn that writes something
         self.ghost: dict[str, Copy] | None = None  # what it would know after a restart; while it is down
 
@@ -111,6 +116,8 @@ class Host:
         cluster.history.mark(cluster.now, NEMESIS, self.name, "crash", how=how, lost=lost)
         cluster.keep_counters(self)
         self.node = None
+        self.walk = None
+        self.disk.drop_rewrite()
         self.epoch += 1  # whatever is still under way for the old process means nothing to the new one
         self.doom = ""
         self.is_paused = False
@@ -198,14 +205,15 @@ class Host:
         if node.faults:
             cluster.seen("error", "internal-error", "", f"at {self.name}: {node.faults[0]}")
             node.faults.clear()
-        records = node.records
+        records = node.take_records()
         must_sync = cluster.kind.must_sync(node)
         if self.doom and records:
             self.die_in_turn(records)
             return
         if records:
             self.disk.write(records, cluster.now, must_sync)
-            del records[:]
+            if cluster.rewrites:
+                self.rewrite_some(node)
         frames = node.frames
         if frames:
             links = self.links
@@ -234,6 +242,22 @@ class Host:
                 cluster.carry_out(self, request)
         if self.node is node:
             self.arm(node)
+
+    def rewrite_some(self, node: Machine) -> None:
+        """Every few seconds the disk is rewritten, with one slice a turn: faults come between any two of them."""
+        cluster = self.cluster
+        if self.walk is None:
+            if cluster.now >= self.rewrite_t and self.disk.policy != NONE:
+                self.rewrite_t = cluster.now + REWRITE_MS
+                self.walk = cluster.kind.walk(node)
+                if self.walk is not None:
+                    self.disk.begin_rewrite()
+            return
+        self.disk.snapshot += self.walk.take_records(SLICE_BYTES)
+        if self.walk.is_done:
+            self.walk = None
+            self.disk.end_rewrite()
+            cluster.counters["rewrites"] += 1
 
     def die_in_turn(self, records: list[bytes]) -> None:
         """Power off between the first record and the first frame of a turn."""

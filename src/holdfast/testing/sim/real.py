@@ -8,7 +8,7 @@ from holdfast.core.node import Node
 from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.decode import in_frame, in_record
-from holdfast.testing.sim.machine import Birth, Machine
+from holdfast.testing.sim.machine import Birth, Machine, Walking
 
 FLAG_MOVING = 16
 STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
@@ -45,6 +45,11 @@ class Real:
         machine.must_sync = False
         return must
 
+    def walk(self, machine: Any) -> Walking | None:
+        machine.log_wall = 0
+        walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
+        return walk
+
     def force_holders(self, machine: Any, node_ids: list[bytes] | None) -> None:
         machine.force_holders = node_ids
 
@@ -71,7 +76,8 @@ class Real:
         return dict(machine.counters)
 
     def mentions(self, data: bytes, job: str) -> bool:
-        return job.encode() in data
+        number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it
+        return job.encode() in data or number in data
 
     def describe(self, data: bytes, job: str, is_record: bool) -> str:
         return in_record(data, job) if is_record else in_frame(data, job)

@@ -47,6 +47,7 @@ def start(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None =
 def play(cluster: World, workload: Workload) -> list[Violation]:
     plan = workload.plan
     begin = cluster.now
+    cluster.rewrites = not cluster.mutants
     cluster.nemesis.plan(plan.faults.schedule, begin)
     cluster.run_until(begin + plan.fault_ms)
     cluster.heal()

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.testing.checkers.whitebox import Copy
 from holdfast.testing.history import INVOKE, NEMESIS, OK, Op
-from holdfast.testing.sim.machine import Birth, Kind, Machine
+from holdfast.testing.sim.machine import Birth, Kind, Machine, Walking
 from holdfast.testing.sim.plan import Plan
 from holdfast.testing.sim.run import play, start
 from holdfast.testing.sim.world import World
@@ -24,6 +24,9 @@ class Story:
         self.job = job
         self.cluster: World | None = None  # before it is there, there are no jobs either
         self.lines: list[tuple[int, str]] = []
+
+    def walk(self, machine: Any) -> Walking | None:
+        return self.kind.walk(machine.machine)
 
     def tell(self, machine: Any, job: str) -> str:
         return self.kind.tell(machine.machine, job)
@@ -132,13 +135,18 @@ class Proxy:
     def flush(self) -> None:
         self.machine.flush()
         story = self.story
-        for record in self.machine.records:
-            if story.mentions(record, story.job):
-                story.note(self.node_id, f"   record {story.describe(record, story.job, True)}")
         for peer, data in self.machine.frames:
             if story.mentions(data, story.job):
                 story.note(self.node_id, f"-> {self.peer(peer)} {story.describe(data, story.job, False)}")
         self.compare("flush", False)
+
+    def take_records(self) -> list[bytes]:
+        taken = self.machine.take_records()
+        story = self.story
+        for record in taken:
+            if story.mentions(record, story.job):
+                story.note(self.node_id, f"   record {story.describe(record, story.job, True)}")
+        return taken
 
 
 def concerns(op: Op, job: str, body: str) -> bool:

@@ -63,6 +63,7 @@ class World:
         self.dice = Random(f"{seed}/cluster/0")
         self.history = History()
         self.counters: Counter[str] = Counter()
+        self.rewrites = False  # disks from time to time; it would bring back what a broken rule did not record
         self.forgotten: set[bytes] = set()  # ids of nodes that an operator had forgotten at some time
         self.is_calm = False
         self.calm_t = 0  # when that last changed

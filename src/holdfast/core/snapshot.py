@@ -1,0 +1,118 @@
+"""The state of a node as records, a slice at a time, while the node goes on.
+
+A snapshot begins together with a new segment of the journal (journal/). From then on two things are written:
+what happens, to the segment, as always; and what is there, page by page, to the snapshot. Loading reads the
+snapshot and then the segment. A page was written some time after the segment began, so the segment tells
+changes that the page knew already. That does no harm, since a record sets values and never adds to them: in
+the end each has its last one. What is new since the beginning is in the segment alone and need not be walked.
+
+Nothing is copied and nothing stands still, except for one slice at a time.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core import records
+from holdfast.core.acks import Ending
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+class Walk:
+    """One walk over everything a node must know after a restart."""
+
+    def __init__(self, node: Node) -> None:
+        self.node: Node = node
+        self.log: BytesWriter = BytesWriter()
+        self.explained: i64 = 0
+        self.wall: i64 = 0
+        self.pages: list[Page] = []
+        for origin in node.origins.values():
+            self.pages += list(origin.pages.values())
+        self.page: i64 = 0
+        self.tombs: list[bytes] = list(node.tombs)
+        self.tomb: i64 = 0
+        self.is_begun: bool = False
+        self.is_done: bool = False
+
+    def percent(self) -> i64:
+        return 100 if self.is_done else 100 * self.page // max(1, i64(len(self.pages)))
+
+    def slice(self, bytes_most: i64) -> bytes:
+        """The next records, about so many bytes of them; none are left when `is_done`."""
+        node = self.node
+        log, explained, is_recording, must_sync = node.log, node.explained, node.is_recording, node.must_sync
+        logs_handouts, wall = node.logs_handouts, node.log_wall
+        node.log, node.explained, node.is_recording, node.logs_handouts = self.log, self.explained, True, True
+        node.log_wall = self.wall
+        try:
+            self.write(bytes_most)
+        finally:
+            self.explained, self.wall = node.explained, node.log_wall
+            node.log, node.explained, node.is_recording, node.must_sync = log, explained, is_recording, must_sync
+            node.logs_handouts, node.log_wall = logs_handouts, wall
+        data = self.log.getvalue()
+        self.log.truncate(0)
+        return data
+
+    def take_records(self, bytes_most: i64) -> list[bytes]:
+        """The same, record by record."""
+        return records.split(self.slice(bytes_most))
+
+    def write(self, bytes_most: i64) -> None:
+        node = self.node
+        if not self.is_begun:
+            self.is_begun = True
+            for peer in node.peers[1:]:
+                records.member(node, peer)
+            for queue in node.queues.values():
+                if queue.paused or queue.maxlen:
+                    records.queue(node, queue)
+        while self.page < len(self.pages):
+            if len(self.log) >= bytes_most:
+                return
+            for job in self.pages[self.page].slots:
+                if job is not None:
+                    write_job(node, job)
+            self.page += 1
+        while self.tomb < len(self.tombs):
+            if len(self.log) >= bytes_most:
+                return
+            jid = self.tombs[self.tomb]
+            tomb = node.tombs.get(jid)
+            if tomb is not None:
+                records.tomb(node, jid, tomb)
+            self.tomb += 1
+        for peer in node.peers:
+            for number, job in peer.moves.items():
+                if job.state == ACTIVE:
+                    records.gave(node, job, peer, number)
+            for number, until in peer.taken.items():
+                records.had(node, peer, number, until)
+            for number in peer.refused:
+                records.refused(node, peer, number)
+        self.pages = []
+        self.tombs = []
+        self.page = self.tomb = 0
+        self.is_done = True
+
+
+def write_job(node: Node, job: Job) -> None:
+    """A job as it stands. One that still waits for its copies is in the journal when it is accepted."""
+    if job.state == WAIT_REPL or job.state == GONE:
+        return
+    if not job.flags & ACK_ONLY:
+        records.job(node, job)
+    if job.state == ACKED:
+        task = job.task
+        if isinstance(task, Ending):
+            records.ending(node, job, task.why)
+    elif job.flags & IN_DOUBT:
+        records.doubt(node, job)
+    elif job.state == ACTIVE and job.flags & HANDED_OUT and (job.qtime != 0 or job.retry == 0):
+        records.handout(node, job, max(0, job.qtime - node.now))

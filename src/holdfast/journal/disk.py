@@ -1,0 +1,53 @@
+"""Everything the journal does to a disk, in one place, so that a test can stand in for a disk that fails."""
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class Disk:
+    """The real one. Each method may raise OSError."""
+
+    def create(self, path: Path) -> int:
+        """A new, empty file, for us alone."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def write(self, descriptor: int, pieces: Sequence[bytes], position: int) -> None:
+        """All of it, at that place. After an error any part may have been written."""
+        written = os.pwritev(descriptor, pieces, position)
+        if written < sum([len(piece) for piece in pieces]):
+            rest = memoryview(b"".join(pieces))
+            while written < len(rest):
+                written += os.pwrite(descriptor, rest[written:], position + written)
+
+    def sync(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Names that came and went are on the disk after this."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def cut(self, path: Path, size: int) -> None:
+        """Shorten a file for good."""
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)

@@ -1,0 +1,70 @@
+"""Who a folder belongs to: the node's id, and which life of its data this is. Raises JournalError."""
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.journal.disk import Disk
+from holdfast.journal.folder import NAME, Folder, JournalError
+
+NODE_ID: Final = "node-id"
+INCARNATION: Final = "incarnation"
+
+
+def node_id(folder: Path) -> bytes:
+    """The id kept in a folder, made if need be."""
+    path = folder / NODE_ID
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            write_whole(path, new_node_id().decode() + "\n")
+        text = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise JournalError(f"cannot use the folder {folder}: {error}") from None
+    if re.fullmatch(rf"[0-9a-f]{{{NODE_ID_LENGTH}}}", text) is None:
+        raise JournalError(f"{path} does not hold a node id of {NODE_ID_LENGTH} hex digits")
+    return text.encode()
+
+
+def new_node_id() -> bytes:
+    return secrets.token_hex(NODE_ID_LENGTH // 2).encode()
+
+
+def incarnation(folder: Path, is_kept: bool, now_ms: int) -> int:
+    """Which life of the node's data this is; `is_kept`: it comes back with its journal, if there is one.
+
+    Then it lives on. Any other start begins with nothing and is a new life, with a higher number than the last: the
+    time, or one more than the file says where the clock was set back.
+    """
+    life = now_ms
+    with contextlib.suppress(OSError, ValueError):
+        known = int((folder / INCARNATION).read_text("ascii"))
+        if is_kept and not Folder.look(folder / NAME).is_empty():
+            return known
+        life = max(life, known + 1)
+    save_incarnation(folder, life)
+    return life
+
+
+def save_incarnation(folder: Path, life: int) -> None:
+    write_whole(folder / INCARNATION, f"{life}\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by one step: after a crash it is the old or the new one, never half of each."""
+    beside = path.with_name(path.name + ".new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        Disk().sync_folder(path.parent)
+    except OSError as error:
+        raise JournalError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,247 @@
+"""Looking at a journal from outside, and mending one: what `holdfast journal` does.
+
+Mending never makes anything up. What is good before and after a damage is copied to a new file, with a CUT record
+where something is missing (loading then takes at-most-once jobs that may have been handed out there for in doubt), and
+the damaged file is kept beside it under another name.
+"""
+from __future__ import annotations
+
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from holdfast.core import records
+from holdfast.journal.disk import Disk
+from holdfast.journal.folder import Cut, Folder, JournalError, header_of, number_of, segment_path
+from holdfast.journal.format import (
+    HEADER_BYTES,
+    SEGMENT,
+    SNAPSHOT,
+    Batch,
+    Damage,
+    Header,
+    Scan,
+    batch_head,
+    batches_after,
+    read_header,
+)
+
+NAMES: Final = {
+    records.NODE: "NODE", records.JOB: "JOB", records.HOLDERS: "HOLDERS", records.ENDING: "ENDING",
+    records.GONE: "GONE", records.TOMB: "TOMB", records.HANDOUT: "HANDOUT", records.GAVE: "GAVE",
+    records.BACK: "BACK", records.TOOK: "TOOK", records.REFUSED: "REFUSED", records.COUNTS: "COUNTS",
+    records.TAKEN: "TAKEN", records.DOUBT: "DOUBT", records.HAD: "HAD", records.QUEUE: "QUEUE",
+    records.FLUSH: "FLUSH", records.CUT: "CUT", records.CLOCK: "CLOCK", records.ADD: "ADD",
+}
+WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK}  # these say an id as its 48 characters
+WITHOUT_ID: Final = {
+    records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK,
+}
+NAME: Final = struct.Struct("<xIQ")  # how most others name a job: creator, number
+ID: Final = struct.Struct("<xIQQH")  # and those that tell of a new one: then its random part and its TTL field
+KEPT: Final = ".damaged"
+
+
+@dataclass(slots=True)
+class Health:
+    """What is wrong with a journal, if anything."""
+
+    files: int = 0
+    batches: int = 0
+    size: int = 0
+    cut: Cut | None = None
+    error: str = ""
+
+
+def check(path: Path) -> Health:
+    """Read everything, as a start would."""
+    health = Health()
+    try:
+        folder = Folder.look(path)
+        health.files, health.size = len(folder.files()), folder.size()
+        for _ in folder.batches():
+            health.batches += 1
+        health.cut = folder.cut
+    except JournalError as error:
+        health.error = str(error)
+    return health
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record, where it is, and when it was written."""
+
+    path: Path
+    position: int  # of its batch
+    wall: int
+    data: bytes
+
+    def words(self) -> str:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.wall / 1000)) + f".{self.wall % 1000:03d}Z"
+        parts = [f"{self.path.name}:{self.position}", when, NAMES.get(self.data[0], str(self.data[0]))]
+        return " ".join([*parts, *self.job()])
+
+    def job(self) -> list[str]:
+        """Which job it is about; of a new one, queue and size, too."""
+        kind, data = self.data[0], self.data
+        if kind in WITH_TEXT:
+            return [data[1:49].decode("ascii", "replace")]
+        if kind in (records.ADD, records.JOB):
+            creator, number, random, minutes = ID.unpack_from(data)
+            at = records.ADD_FIXED - 4 if kind == records.ADD else 1 + records.JOB_FIXED
+            size = int.from_bytes(data[at:at + 4], "little")
+            queue = data[at + 4:at + 4 + size].decode("utf-8", "backslashreplace")
+            body = len(data) - at - 4 - size - (0 if kind == records.ADD else 4)
+            return [f"DI{creator:08x}{number:016x}{random:016x}{minutes:04x}SQ", f"queue={queue}", f"body={body} bytes"]
+        if kind in WITHOUT_ID:
+            return []
+        creator, number = NAME.unpack_from(data)
+        return [f"DI{creator:08x}{number:016x}…"]
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """All records in order, up to the first damage. Raises JournalError there."""
+    wall = 0
+    for file_path in Folder.look(path).files():
+        with file_path.open("rb") as file:
+            try:
+                for batch in Scan(file):
+                    for data in records.split(batch.records):
+                        if data[0] == records.CLOCK:
+                            wall = int.from_bytes(data[1:9], "little")
+                        yield Entry(file_path, batch.position, wall, data)
+            except Damage as damage:
+                raise JournalError(f"{file_path}: {damage}") from None
+
+
+@dataclass(slots=True)
+class Stats:
+    size: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+
+
+def stats(path: Path) -> Stats:
+    """How many records of each kind there are, and how many bytes they take."""
+    found = Stats(size=Folder.look(path).size())
+    for entry in entries(path):
+        name = NAMES.get(entry.data[0], str(entry.data[0]))
+        found.counts[name] += 1
+        found.sizes[name] += len(entry.data) + 4
+    return found
+
+
+# -- mending ----------------------------------------------------------------------------------------------
+
+
+def repair(path: Path, disk: Disk) -> list[str]:
+    """Make a journal one that loads; what was done, in words. Nothing, if it loads already."""
+    done = fill_gaps(path, disk)
+    folder = Folder.look(path)
+    for each in folder.files():
+        is_last = bool(folder.segments) and each == folder.segments[-1]
+        done += mend(each, is_last, owner(folder), disk)
+    return done
+
+
+def owner(folder: Folder) -> Header:
+    """Whose journal this is, from whichever file can say so."""
+    for path in reversed(folder.files()):
+        try:
+            return header_of(path)
+        except Damage:
+            continue
+    raise JournalError(f"no file in {folder.path} has a header that can be read: there is nothing to go by")
+
+
+def fill_gaps(path: Path, disk: Disk) -> list[str]:
+    """A segment that is missing becomes one that says so."""
+    segments = sorted(path.glob("*.log"))
+    numbers = [number_of(each) for each in segments]
+    snapshots = sorted(path.glob("*.snapshot"))
+    first = number_of(snapshots[-1]) if snapshots else 1
+    done = []
+    for number in range(first, max(numbers, default=first - 1) + 1):
+        if number not in numbers:
+            header = header_of(segments[-1])
+            missing = segment_path(path, number)
+            write(missing, Header(SEGMENT, number, header.incarnation, header.node_id), [cut_record()], disk)
+            done.append(f"{missing} was missing: there is one now that says so")
+    return done
+
+
+def mend(path: Path, is_last: bool, whose: Header, disk: Disk) -> list[str]:
+    number = number_of(path)
+    kind = SNAPSHOT if path.suffix == ".snapshot" else SEGMENT
+    with path.open("rb") as file:
+        good, damages = salvage(file, number)
+        is_ended = bool(good) and not good[-1]
+    if is_last and kind == SEGMENT and damages and damages[-1][1] is None:
+        damages.pop()  # a torn end: the next start cuts it off by itself
+    if kind == SNAPSHOT and not is_ended:
+        good += [cut_record(), b""]
+        damages.append((path.stat().st_size, path.stat().st_size))
+    if not damages:
+        return []
+    kept = path.with_name(path.name + KEPT)
+    fresh = path.with_name(path.name + ".new")
+    write(fresh, Header(kind, number, whose.incarnation, whose.node_id), good, disk)
+    disk.rename(path, kept)
+    disk.rename(fresh, path)
+    disk.sync_folder(path.parent)
+    return [
+        f"{path}: bytes {begin} to {end if end is not None else 'the end'} are left out; the damaged file is {kept}"
+        for begin, end in damages
+    ]
+
+
+def salvage(file: BinaryIO, number: int) -> tuple[list[bytes], list[tuple[int, int | None]]]:
+    """The records of the good batches, with a CUT for each damage; and the damages, from where to where."""
+    good: list[bytes] = []
+    damages: list[tuple[int, int | None]] = []
+    at = HEADER_BYTES
+    try:
+        read_header(file.read(HEADER_BYTES))
+        file.seek(0)
+        for batch in Scan(file):
+            good.append(batch.records)
+            at = batch.end
+        return good, damages
+    except Damage as damage:
+        at = damage.position
+    end: int = at
+    for batch in batches_after(file, number, at):
+        if batch.position > end or not damages:
+            good.append(cut_record())
+            damages.append((end, batch.position))
+        good.append(batch.records)
+        end = batch.end
+    file.seek(0, 2)
+    if end < file.tell() or not damages:
+        damages.append((end, None))
+        good.append(cut_record())
+    return good, damages
+
+
+def cut_record() -> bytes:
+    return b"\x01\0\0\0" + bytes([records.CUT])
+
+
+def write(path: Path, header: Header, batches: list[bytes], disk: Disk) -> None:
+    descriptor = disk.create(path)
+    try:
+        disk.write(descriptor, [header.pack()], 0)
+        at = HEADER_BYTES
+        for each in batches:
+            disk.write(descriptor, [batch_head(header.number, at, 0, each), each], at)
+            at = Batch(at, 0, each).end
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.sync_folder(path.parent)
+
+

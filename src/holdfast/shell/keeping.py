@@ -1,0 +1,217 @@
+"""The journal of a server: when it is loaded, switched on and off, rewritten and closed.
+
+It is on where the node has a dir and the setting appendonly says so. A node that comes back with its journal is
+the same life of that node (its incarnation) as before; without one it has lost everything, and must not be taken
+for one that has not. So the number of the life is written down beside the journal, and a journal whose number is
+not the one written down is never loaded: the node has run without it since.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.core.node import Node
+from holdfast.core.session import Session
+from holdfast.journal.folder import JournalError
+from holdfast.journal.journal import Journal
+from holdfast.shell.settings import Settings, SettingsError
+
+log = logging.getLogger("holdfast")
+
+NO_JOURNAL: Final = b"-ERR there is no journal: it takes a node with a dir, and the setting appendonly\r\n"
+STARTED: Final = b"+Background append only file rewriting started\r\n"
+IN_PROGRESS: Final = b"-ERR Background append only file rewriting already in progress\r\n"
+
+
+class Keeping:
+    def __init__(self, settings: Settings, node: Node) -> None:
+        self.settings = settings
+        self.config = settings.config
+        self.node = node
+        self.journal: Journal | None = None
+        self.is_loading_once = settings.loads_once()
+        self.is_saved_at_end = True
+        self.rewriting: asyncio.Task[None] | None = None
+        self.percent = 100
+
+    def new_journal(self) -> Journal:
+        assert self.settings.dir is not None
+        journal = Journal(self.node, self.settings.dir)
+        self.journal = journal
+        self.apply_settings()
+        return journal
+
+    async def load(self) -> None:
+        """At the start: come back with what the journal has. Clients are told meanwhile how far that is."""
+        if not self.settings.keeps_journal():
+            return
+        if self.is_loading_once:
+            self.config.set("requeue-on-load", "yes")
+        journal = self.new_journal()
+        try:
+            for self.percent in journal.load():
+                await asyncio.sleep(0)
+        except JournalError as error:
+            raise SettingsError(str(error)) from None
+        self.percent = 100
+        if self.node.jobs:
+            log.info("%d jobs loaded from the journal in %.1f s", self.node.jobs, journal.load_seconds)
+        if self.is_loading_once:
+            self.load_no_more()
+
+    def load_no_more(self) -> None:
+        """aof-enqueue-jobs-once was for this start alone."""
+        self.config.set("aof-enqueue-jobs-once", "no")
+        self.config.changed.add("aof-enqueue-jobs-once")
+        try:
+            self.settings.save()
+        except SettingsError as error:
+            log.error("aof-enqueue-jobs-once is not turned off: %s", error)
+        if not self.config.is_on("appendonly"):
+            self.switch_off()
+
+    def commit(self) -> Callable[[], bool] | None:
+        """What the sockets call before they send; None: there is no journal to wait for."""
+        return None if self.journal is None else self.journal.commit
+
+    def tick(self) -> None:
+        """Once a second."""
+        journal = self.journal
+        if journal is None or not journal.is_open:
+            return
+        journal.tick()
+        number = self.config.number
+        if self.rewriting is None and journal.is_long(
+            number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size")
+        ):
+            self.begin_rewrite()
+
+    # -- settings ------------------------------------------------------------------------------------------
+
+    def apply_settings(self) -> None:
+        if self.journal is not None:
+            writer = self.journal.writer
+            writer.policy = self.config.text("appendfsync")
+            writer.buffer_bytes = self.config.number("journal-buffer")
+            writer.segment_bytes = self.config.number("journal-segment-bytes")
+
+    def switch(self) -> None:
+        """CONFIG SET appendonly."""
+        if self.node.is_loading:
+            return
+        is_on = self.config.is_on("appendonly") and self.settings.dir is not None
+        if is_on and self.journal is None:
+            self.switch_on()
+        elif not is_on and self.journal is not None:
+            self.switch_off()
+            log.info("the journal is off: what happens from now on does not survive a restart")
+
+    def switch_on(self) -> None:
+        """Everybody waits: until all that is there has been written, a journal would be worse than none."""
+        journal = self.new_journal()
+        try:
+            self.settings.save_incarnation(self.node.incarnation + 1)
+            journal.path.mkdir(exist_ok=True)
+            journal.remove()
+            journal.begin(0)
+            if not journal.rewrite_now():
+                raise JournalError(f"cannot write the journal {journal.path}: {journal.rewrite_error}")
+            self.settings.save_incarnation(self.node.incarnation)
+            log.info("the journal is on")
+        except (JournalError, SettingsError, OSError) as error:
+            self.journal = None
+            self.node.is_recording = False
+            self.config.set("appendonly", "no")
+            log.error("the journal stays off: %s", error)
+
+    def switch_off(self) -> None:
+        """What is in it gets old from now on, and must not be loaded."""
+        journal, self.journal = self.journal, None
+        assert journal is not None
+        self.stop_rewriting()
+        journal.close(with_snapshot=False)
+        try:
+            self.settings.save_incarnation(self.node.incarnation + 1)
+            journal.remove()
+        except (SettingsError, JournalError, OSError) as error:
+            log.error("the journal is off, and its files are still there: %s", error)
+
+    # -- rewriting -----------------------------------------------------------------------------------------
+
+    def rewrite(self, session: Session) -> None:
+        """BGREWRITEAOF"""
+        if self.journal is None:
+            self.node.answer(session, NO_JOURNAL)
+        elif self.rewriting is not None:
+            self.node.answer(session, IN_PROGRESS)
+        else:
+            self.begin_rewrite()
+            self.node.answer(session, STARTED)
+
+    def begin_rewrite(self) -> None:
+        assert self.journal is not None
+        self.rewriting = asyncio.create_task(self.rewrite_all(self.journal))
+
+    async def rewrite_all(self, journal: Journal) -> None:
+        """Slice by slice, so that between two of them everybody has a turn. The sync is done by a thread."""
+        try:
+            journal.begin_rewrite()
+            while not journal.rewrite_some():
+                await asyncio.sleep(0)
+            assert journal.rewrite is not None
+            await asyncio.to_thread(journal.rewrite.sync)
+            journal.end_rewrite()
+            log.info("the journal was rewritten: %d bytes, %.1f s", journal.size(), journal.rewrite_seconds)
+        except OSError as error:
+            if journal.rewrite is not None:
+                journal.end_rewrite(error)
+        finally:
+            self.rewriting = None
+
+    def stop_rewriting(self) -> None:
+        if self.rewriting is not None:
+            self.rewriting.cancel()
+            self.rewriting = None
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        rewriting = self.rewriting
+        if rewriting is not None:
+            rewriting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await rewriting
+        if self.journal is not None:
+            self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
+
+    def save_for_restart(self) -> None:
+        """SHUTDOWN REWRITE-AOF: everything is in a fresh journal at the end, also where there was none."""
+        if self.journal is None and self.settings.dir is not None:
+            self.switch_on()
+        self.is_saved_at_end = True
+
+    def facts(self) -> dict[str, str]:
+        journal = self.journal
+        if journal is None:
+            return {}
+        writer = journal.writer
+        is_rewriting = journal.rewrite is not None
+        return {
+            "loading": str(int(self.node.is_loading)),
+            "loading_loaded_perc": str(self.percent),
+            "aof_enabled": "1",
+            "aof_state": "on",
+            "aof_rewrite_in_progress": str(int(is_rewriting)),
+            "aof_last_rewrite_time_sec": str(int(journal.rewrite_seconds)),
+            "aof_last_bgrewrite_status": "err" if journal.rewrite_error else "ok",
+            "aof_last_write_status": "err" if writer.trouble else "ok",
+            "aof_current_size": str(journal.size()),
+            "aof_base_size": str(journal.base_bytes),
+            "aof_pending_bytes": str(writer.pending_bytes),
+            "aof_written_bytes": str(writer.written),
+            "aof_syncs": str(writer.syncs),
+            "aof_load_usec": str(int(journal.load_seconds * 1e6)),
+        }

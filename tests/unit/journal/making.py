@@ -1,0 +1,148 @@
+"""A node with a journal and no server, a disk that dies when it is told to, and what a test asks of them."""
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from holdfast.core.config import Config
+from holdfast.core.node import Node
+from holdfast.journal.disk import Disk
+from holdfast.journal.journal import Journal
+
+START_MS = 1_700_000_000_000
+NODE_ID = b"0123456789abcdef" * 2 + b"01234567"
+
+
+class Life:
+    """A node from its start to its end: commands in, replies out, each a turn of its own with its commit."""
+
+    def __init__(
+        self, folder: Path, disk: Disk | None = None, *, now: int = START_MS, policy: str = "always",
+        settings: dict[str, str] | None = None, segment_bytes: int = 64 << 20,
+    ) -> None:
+        config = Config()
+        for name, value in {"appendfsync": policy, "enable-debug": "yes", **(settings or {})}.items():
+            config.set(name, value)
+        self.node = Node(config, NODE_ID, Random(now).randbytes, now, incarnation=7)
+        self.node.set_time(now, now)
+        self.session = self.node.connect("test")
+        self.journal = Journal(self.node, folder, disk)
+        self.journal.writer.policy = policy
+        self.journal.writer.segment_bytes = segment_bytes
+        self.percents = list(self.journal.load())
+
+    def at(self, now: int) -> None:
+        self.node.set_time(now, now)
+        self.node.tick()
+        assert self.journal.commit()
+
+    def do(self, *words: str | bytes) -> bytes:
+        """The reply, if it may leave; nothing if it may not."""
+        argv = [word if isinstance(word, bytes) else word.encode() for word in words]
+        assert self.node.execute(self.session, argv)
+        reply = self.node.take_output()
+        return reply if self.journal.commit() else b""
+
+    def add(self, body: str, *options: str) -> bytes:
+        return self.do("ADDJOB", "q", body, "0", *options)[1:-2]
+
+    def get(self) -> bytes:
+        """The id of the next job, or nothing."""
+        reply = self.do("GETJOB", "NOHANG", "FROM", "q")
+        return reply.split(b"\r\n")[5] if reply.startswith(b"*1") else b""
+
+    def bodies(self) -> list[bytes]:
+        """What is queued, in order."""
+        queue = self.node.queues.get(b"q")
+        return [] if queue is None else [job.body for job in queue.oldest(10_000)]
+
+    def close(self, with_snapshot: bool = False) -> None:
+        self.journal.close(with_snapshot)
+
+    def kill(self) -> None:
+        """The process is gone; what it had written is there."""
+        self.journal.writer.close()
+
+
+class Crash(BaseException):
+    """The power went off."""
+
+
+class Watched:
+    """A file as the disk sees it: what is in it, and how much of that is safe."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.synced = b""
+
+
+class CrashDisk(Disk):
+    """A disk that counts what is done to it, and stops at one point. It knows what would be left of its files."""
+
+    def __init__(self, dies_at: int = -1, halfway: bool = False) -> None:
+        self.dies_at = dies_at
+        self.halfway = halfway  # it dies in the middle of a write, not before it
+        self.steps = 0
+        self.open: dict[int, Watched] = {}
+        self.names: dict[Path, Watched] = {}
+        self.safe_names: dict[Path, Watched] = {}
+
+    def step(self) -> bool:
+        """Count; whether this one is the last and only half done."""
+        self.steps += 1
+        if self.steps - 1 != self.dies_at:
+            return False
+        if self.halfway:
+            return True
+        raise Crash
+
+    def create(self, path: Path) -> int:
+        self.step()
+        descriptor = super().create(path)
+        self.names[path] = self.open[descriptor] = Watched()
+        return descriptor
+
+    def write(self, descriptor: int, pieces: Sequence[bytes], position: int) -> None:
+        is_half = self.step()
+        whole = b"".join(pieces)
+        done = whole[: len(whole) // 2] if is_half else whole
+        file = self.open[descriptor]
+        file.data = file.data[:position] + done
+        if is_half:
+            raise Crash
+        super().write(descriptor, [done], position)
+
+    def sync(self, descriptor: int) -> None:
+        self.step()
+        self.open[descriptor].synced = self.open[descriptor].data
+
+    def sync_folder(self, folder: Path) -> None:
+        self.step()
+        self.safe_names = dict(self.names)
+
+    def cut(self, path: Path, size: int) -> None:
+        self.step()
+        super().cut(path, size)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.step()
+        super().rename(old, new)
+        self.names[new] = self.names.pop(old)
+
+    def remove(self, path: Path) -> None:
+        self.step()
+        super().remove(path)
+        self.names.pop(path, None)
+
+    def close(self, descriptor: int) -> None:
+        del self.open[descriptor]
+        os.close(descriptor)
+
+    def left(self, folder: Path, are_names_safe: bool, torn: int) -> None:
+        """Write to `folder` what is left: of each file what was synced and so many bytes more, or less if negative."""
+        for path, file in (self.safe_names if are_names_safe else self.names).items():
+            extra = len(file.data) - len(file.synced)
+            keep = min(extra, torn) if torn >= 0 else max(0, extra + torn)
+            (folder / path.name).write_bytes(file.data[: len(file.synced) + keep])

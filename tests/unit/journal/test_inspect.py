@@ -1,0 +1,110 @@
+"""holdfast journal: what it says of a good journal and of a bad one, and that a repaired one loads."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli.main import main
+from holdfast.core.job import IN_DOUBT
+from holdfast.journal.folder import segment_path
+
+from .making import Life
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["journal", *map(str, words)])
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two segments: jobs before, in and after a part that is easily damaged; one of them at most once."""
+    life = Life(tmp_path, segment_bytes=400)
+    life.add("once", "RETRY", "0")
+    for number in range(10):
+        life.add(f"job {number}")
+    life.kill()
+    assert segment_path(tmp_path / "journal", 2).exists()
+    return tmp_path
+
+
+def test_a_good_journal_is_called_good(folder: Path) -> None:
+    result = run("check", folder)
+    assert result.exit_code == 0 and "11 batches are good" in result.output
+    assert run("repair", folder).output == "nothing had to be repaired\n"
+
+
+def test_dump_and_stats_tell_what_is_in_it(folder: Path) -> None:
+    lines = run("dump", folder).output.splitlines()
+    assert len(lines) == 12
+    assert lines[1].startswith("00000001.log:64 2023-11-14T22:13:20.000Z ADD DI01234567")
+    assert lines[1].endswith("queue=q body=4 bytes")
+    assert "ADD                 11" in run("stats", folder).output
+
+
+def test_a_torn_end_is_no_damage(folder: Path) -> None:
+    path = sorted((folder / "journal").glob("*.log"))[-1]
+    path.write_bytes(path.read_bytes()[:-3])
+    result = run("check", folder)
+    assert result.exit_code == 0 and "the next start cuts them off" in result.output
+
+
+@pytest.mark.parametrize(("at", "jobs", "doubts"), [(10, 11, 0), (100, 10, 0), (180, 10, 1)])
+def test_a_repaired_journal_loads_without_the_damaged_part(folder: Path, at: int, jobs: int, doubts: int) -> None:
+    """The header, the first or the second batch is damaged. What is left out after the at-most-once job was added may
+    have been its hand-out: it is in doubt then, and not queued."""
+    path = segment_path(folder / "journal", 1)
+    damage(path, at)
+    checked = run("check", folder)
+    assert checked.exit_code == 1 and "is damaged" in checked.output
+    repaired = run("repair", folder)
+    assert repaired.exit_code == 0 and ".damaged" in repaired.output
+    assert run("check", folder).exit_code == 0
+    life = Life(folder)
+    assert life.node.jobs == jobs
+    assert sum(job.flags & IN_DOUBT != 0 for job in life.node.all_jobs()) == doubts
+    assert len(life.bodies()) == jobs - doubts
+    life.kill()
+
+
+def test_a_missing_segment_is_replaced_by_one_that_says_so(folder: Path) -> None:
+    segment_path(folder / "journal", 1).unlink()
+    assert "is missing" in run("check", folder).output
+    assert "was missing" in run("repair", folder).output
+    assert run("check", folder).exit_code == 0
+
+
+def test_a_damaged_snapshot_is_repaired_too(folder: Path) -> None:
+    life = Life(folder)
+    assert life.journal.rewrite_now()
+    life.kill()
+    (path,) = (folder / "journal").glob("*.snapshot")
+    damage(path, path.stat().st_size - 5)
+    assert run("check", folder).exit_code == 1
+    assert run("repair", folder).exit_code == 0
+    life = Life(folder)
+    assert life.node.jobs == 11
+    life.kill()
+
+
+def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
+    from holdfast.journal.lock import lock, unlock
+
+    held = lock(folder)
+    try:
+        result = run("repair", folder)
+        assert result.exit_code == 1 and "used by another node" in result.output
+    finally:
+        unlock(held)
+
+
+def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
+    result = run("check", tmp_path)
+    assert result.exit_code == 1 and "there is no journal in" in result.output
