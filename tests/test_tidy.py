@@ -24,7 +24,7 @@ def name_of(path: Path) -> str:
 
 def texts() -> Iterator[Path]:
     """All files people write, but for this one, which names what it forbids."""
-    files = [path for path in ROOT.iterdir() if path.is_file()]
+    files = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]  # one in a worktree
     for folder in FOLDERS:
         files += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
     for path in sorted(files):
@@ -95,7 +95,7 @@ LINES_MAX = 600
 # A ratchet, not a wall: these may shrink. Past that, look for the second noun.
 LONGER = {
     "bench/loadgen.c": 1280,
-    "src/holdfast/core/node.py": 851,
+    "src/holdfast/core/node.py": 820,
     "tests/unit/test_embedded.py": 630,
     "src/holdfast/shell/native.py": 1070,
 }

@@ -1,7 +1,7 @@
 """A job as bytes, for another node or for the journal.
 
     id 48 · age ms i64 · life left ms i64 · delay left ms i64 · delay u32 · retry u32 · nacks u32 ·
-    deliveries u32 · replicate u16 · priority u8 · hops u8 · holders mask · queue name · body
+    deliveries u32 · replicate u16 · priority u8 · hops u8 · holders mask · queue name · body · more (more.py)
 
 Times are what is left, never a point in time: clocks differ. A receiver never lengthens a life it knows.
 """
@@ -13,13 +13,14 @@ from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
 from holdfast.core.ids import id_minutes, id_random, id_seq, write_id
-from holdfast.core.job import Job
+from holdfast.core.job import SPECIAL, Job
 from holdfast.core.limits import (
     DURATION_S_MAX,
     PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
     REPLICATE_MAX,
 )
+from holdfast.core.more import More, read
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -48,6 +49,8 @@ def write_copy(node: Node, out: BytesWriter, job: Job, holders: i64, delay_left:
     bus.write_i64(out, holders)
     bus.write_name(out, job.queue.name)
     bus.write_name(out, job.body)
+    more = job.more
+    bus.write_name(out, b"" if more is None else more.to_bytes())
 
 
 class Copy:
@@ -68,6 +71,7 @@ class Copy:
         self.holders: i64 = 0
         self.queue: bytes = b""
         self.body: bytes = b""
+        self.more: More | None = None
 
     def check(self) -> None:
         """Bytes from outside are believed only within the bounds that hold for clients."""
@@ -79,6 +83,10 @@ class Copy:
             or self.priority > PRIORITY_MAX or len(self.queue) > QUEUE_NAME_BYTES_MAX
         ):
             raise BadFrame("a job with values that no job can have")
+
+
+def read_more(data: bytes) -> More | None:
+    return read(data) if data else None
 
 
 def register(node: Node, copy: Copy) -> Job | None:
@@ -105,5 +113,8 @@ def register(node: Node, copy: Copy) -> Job | None:
     job.priority = i16(copy.priority)
     job.hops = int(copy.hops)
     job.holders = copy.holders | 1
+    if copy.more is not None:
+        job.more = copy.more
+        job.flags |= SPECIAL
     node.keep(job)
     return job

@@ -65,7 +65,7 @@ class Direct:
             return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
         session.used = node.now
         session.last_command = b"ADDJOB"
-        job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1, False)
+        job = node.add(queue, body, TTL_S_DEFAULT, RETRY_S_DEFAULT_MAX, 0, PRIORITY_DEFAULT, 1, False, None)
         write_added(node.out, job)
         return True
 
@@ -103,7 +103,7 @@ class Direct:
         queue.used = node.now
         out = node.out
         out.write(b"*1\r\n")
-        node.hand_out(out, job, False)
+        node.hand_out(out, job, session, 0, 0)
         return True
 
     def ack(self, session: Session, jid: bytes) -> bool:

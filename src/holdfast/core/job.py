@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from holdfast.core.alarms import Alarm
-from holdfast.core.limits import NEVER
+from holdfast.core.limits import LEASE_BYTES, NEVER
+from holdfast.core.more import More
 
 if TYPE_CHECKING:
     from holdfast.core.queue import Queue
@@ -37,6 +38,7 @@ QUEUED_BEFORE: Final = 2  # it has been queued here at least once
 ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
+SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 
@@ -54,6 +56,22 @@ class Task:
 
     def __init__(self) -> None:
         self.confirmed: i64 = 0  # nodes that have said what we wait for
+
+
+@mypyc_attr(acyclic=True)
+class Lease:
+    """A hand-out whose consumer asked for a token or a time of its own (leases.py)."""
+
+    def __init__(self, start: i64, number: i64, worker: bytes, address: bytes, since: i64, ms: i64) -> None:
+        self.start: i64 = start  # when the node that handed it out had started: with the number, its token
+        self.number: i64 = number
+        self.worker: bytes = worker  # the name its connection had
+        self.address: bytes = address
+        self.since: i64 = since
+        self.ms: i64 = ms  # how long it was given for
+        self.fraction: i64 = -1  # how far the worker says it is, in thousandths; -1: it has not said
+        self.progress: bytes = b""
+        self.is_cancelled: bool = False  # the worker is told at its next word
 
 
 @mypyc_attr(acyclic=True)
@@ -77,6 +95,9 @@ class Job:
         self.replicate: i32 = 1
         self.holders: i64 = 1  # nodes that may hold a copy, as a mask (peers.py); bit 0 is this node
         self.task: Task | None = None
+        self.more: More | None = None
+        self.lease: Lease | None = None
+        self.taker: i64 = 0  # number of the session it was last handed out to
         self.flying: i16 = 0  # copies on their way to others and not acknowledged
         self.priority: i16 = 0
         self.state: u8 = WAIT_REPL
@@ -84,6 +105,13 @@ class Job:
         self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
         self.asks: u8 = 0  # how often that node said it is still queued there
         self.hops: u8 = 0  # moves since it was queued
+
+
+def special_cost(job: Job) -> i64:
+    """Bytes of memory that a job needs beyond what a plain one does."""
+    cost: i64 = 0 if job.lease is None else LEASE_BYTES
+    more = job.more
+    return cost if more is None else cost + more.cost()
 
 
 class Page(Alarm):

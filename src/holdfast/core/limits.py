@@ -61,6 +61,22 @@ PRIORITY_MAX: Final = 9
 PRIORITY_DEFAULT: Final = 5
 """In the middle, so that there is room for the urgent above and for the patient below."""
 
+KEY_BYTES_MAX: Final = KIB
+"""A tenant, domain, group, unique key or batch: a name for people and programs, kept with every job that has it."""
+
+HEADERS_MAX: Final = 64
+HEADERS_BYTES_MAX: Final = 8 * KIB
+"""Headers of one job, names and values together: trace context and content types, not a second body."""
+
+ERROR_BYTES_MAX: Final = KIB
+"""Of what a worker says about a failure; the rest is cut. Whole tracebacks belong in a log."""
+
+BATCH_MAX: Final = 1_000_000
+"""Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
+
+TRIES_KEPT: Final = 10
+"""Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
+
 ADD_MANY_MAX: Final = 100_000
 """Jobs in one ADDJOBS: about a tenth of a second of work, during which nobody else is served."""
 
@@ -104,6 +120,12 @@ MEMORY_LEVEL2_PERCENT: Final = 95
 JOB_BYTES: Final = 160
 """What a job costs beside its body: the object (128), its place in its page (8 + a share of the page, 10)
 and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes per pending job."""
+
+MORE_BYTES: Final = 320
+"""What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
+
+LEASE_BYTES: Final = 112
+"""A hand-out of which more is known than when it ends."""
 
 BODY_BYTES_EXTRA: Final = 48
 """A bytes object's header (33) rounded up to the allocator's 16, on average."""

@@ -35,9 +35,11 @@ from mypy_extensions import i32, i64
 from holdfast.core import (
     acks,
     chores,
+    dispatch,
     doubt,
     errors,
     federate,
+    leases,
     links,
     membership,
     memory,
@@ -52,10 +54,11 @@ from holdfast.core import (
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms
-from holdfast.core.commands.table import COMMANDS, Command
+from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
+from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
-from holdfast.core.errors import BadRequest, CommandError, Refused
+from holdfast.core.errors import CommandError, Refused
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
     ACKED,
@@ -67,61 +70,49 @@ from holdfast.core.job import (
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
+    SPECIAL,
     UNSURE,
     WAIT_REPL,
     Job,
     Origin,
     Page,
+    special_cost,
 )
 from holdfast.core.limits import (
     ALARMS_PER_TICK,
     BODY_BYTES_EXTRA,
     JOB_BYTES,
-    MONITOR_ARG_BYTES_MAX,
     NEVER,
     SESSION_BYTES,
     SPENT_GONE_MAX,
 )
 from holdfast.core.meter import NO_METER, Meter
+from holdfast.core.more import More
 from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
-from holdfast.core.reply import write_error, write_int, write_number
+from holdfast.core.reply import write_error, write_number
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
     NOTHING,
-    REPLY_OFF,
     REPLY_ON,
     REPLY_SKIP,
-    REPLY_SKIP_NEXT,
     Session,
     Slot,
 )
 from holdfast.core.views import View
-from holdfast.core.watch import Watch, without_secrets
+from holdfast.core.watch import Watch
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
-
-HTTP_WORDS: Final = (b"POST", b"PUT", b"HOST:")
-"""What a request of a browser has in it before its body. No command has such a name, and none will."""
 
 NOTICES_MAX: Final = 256
 """Words for the log in one turn."""
 
 FAULTS_MAX: Final = 16
 """Tracebacks kept for the shell to log: our own mistakes, so one is already too many."""
-
-
-class Entry:
-    """A command as this node knows it: its row in the table, and how often it was run."""
-
-    def __init__(self, command: Command) -> None:
-        self.command: Command = command
-        self.calls: i64 = 0
-        self.usec: i64 = 0
 
 
 class Node:
@@ -238,6 +229,7 @@ class Node:
         self.body_bytes_max: i64 = 0
         self.spent: deque[Job] = deque()  # handed out at most once: what can be evicted, the oldest first
         self.spent_gone: i64 = 0  # of these, ended in some other way
+        self.handouts: i64 = 0  # with a token, since the start
         self.apply_settings()
 
     # -- events --------------------------------------------------------------------------------------------
@@ -292,7 +284,7 @@ class Node:
         try:
             self.argv = argv
             self.running = self.no_command
-            entry = self.entry(session, argv)
+            entry = dispatch.find_entry(self, session, argv)
             self.running = entry
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
@@ -314,9 +306,9 @@ class Node:
             session.slots.append(Slot(out.getvalue()[start:]))
             out.truncate(start)
         if session.replies != REPLY_ON:
-            self.mute(session, start)
+            dispatch.mute(self, session, start)
         if self.monitors:
-            self.tell_monitors(session, argv)
+            dispatch.tell_monitors(self, session, argv)
         return True
 
     def tick(self) -> None:
@@ -419,42 +411,6 @@ class Node:
 
     # -- commands ------------------------------------------------------------------------------------------
 
-    def entry(self, session: Session, argv: list[bytes]) -> Entry:
-        name = argv[0]
-        entry = self.entries.get(name)
-        if entry is None:
-            entry = self.entries.get(name.upper())
-            if entry is None and name.upper() in HTTP_WORDS:
-                # A web page can make a browser send this here, with commands in the body.
-                waiting.close_session(self, session)
-                raise BadRequest(b"ERR this is not an HTTP server: possible attack, closing the connection")
-            if entry is None:
-                raise BadRequest(b"ERR unknown command '%b'" % errors.printable(name))
-        arity = entry.command.arity
-        if (arity > 0 and len(argv) != arity) or len(argv) < -arity:
-            raise BadRequest(b"ERR wrong number of arguments for '%b' command" % entry.command.name.lower())
-        return entry
-
-    def mute(self, session: Session, start: i64) -> None:
-        """CLIENT REPLY OFF or SKIP: drop what the command has written."""
-        if session.replies == REPLY_OFF or session.replies == REPLY_SKIP:
-            self.out.truncate(start)
-            if session.replies == REPLY_SKIP and session.blocked == NOTHING:
-                session.replies = REPLY_ON
-        elif session.replies == REPLY_SKIP_NEXT:
-            self.out.truncate(start)
-            session.replies = REPLY_SKIP
-        session.settle()
-
-    def tell_monitors(self, session: Session, argv: list[bytes]) -> None:
-        words = b" ".join([quoted(word) for word in without_secrets(argv)])
-        line = b"+%d.%06d [%b] %b\r\n" % (
-            self.wall // 1000, (self.wall % 1000) * 1000, session.address.encode(), words,
-        )
-        for monitor in self.monitors:
-            if monitor is not session:
-                self.wakeups.append((monitor, line))
-
     def settle(self) -> None:
         """Work out again whether anything special is going on that direct handlers know nothing about."""
         self.is_plain = self.level < 2 and not self.monitors and self.paused_until == 0 and not self.is_leaving
@@ -480,7 +436,7 @@ class Node:
 
     def add(
         self, queue: Queue, body: bytes, ttl_s: i64, retry_s: i64, delay_s: i64, priority: i64, replicate: i64,
-        waits: bool,
+        waits: bool, more: More | None,
     ) -> Job:
         """A new job, queued at once or after its delay. The caller has asked `admit` first.
 
@@ -505,6 +461,10 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if more is not None:
+            job.more = more
+            job.flags |= SPECIAL
+            self.account(more.cost())
         if waits:
             job.delay = i32(delay_s)
             if job.expire < page.wake:
@@ -534,6 +494,8 @@ class Node:
         job.queue.held += 1
         job.queue.used = self.now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
+        if job.flags & SPECIAL:
+            self.account(special_cost(job))
         if job.expire < page.wake:
             self.alarms.set(page, job.expire)
 
@@ -584,15 +546,19 @@ class Node:
         job.state = ACTIVE
         self.lease(job, i64(job.retry) * 1000)
 
-    def hand_out(self, out: BytesWriter, job: Job, with_counters: bool) -> None:
-        """Write a job just taken from its queue into a reply; its lease begins now."""
+    def hand_out(self, out: BytesWriter, job: Job, session: Session, form: i64, lease_ms: i64) -> None:
+        """Write a job just taken from its queue into a reply; its lease begins now.
+
+        `form` says what the consumer wants to know of it, `lease_ms` for how long it wants it; 0: its RETRY time.
+        """
         queue = job.queue
         body = job.body
         job.state = ACTIVE
         job.flags |= HANDED_OUT
+        job.taker = session.number
         queue.jobs_out += 1
-        if with_counters:
-            out.write(b"*7" + queue.header[2:])
+        if form != 0:
+            out.write(b"*%d" % leases.elements(form) + queue.header[2:])
         else:
             out.write(queue.header)
         write_id(out, job.origin.prefix, job.seq, job.rnd, i64(job.minutes))
@@ -600,22 +566,24 @@ class Node:
         write_number(out, len(body))
         out.write(body)
         out.write(b"\r\n")
-        if with_counters:
-            out.write(b"$5\r\nnacks\r\n")
-            write_int(out, i64(job.nacks))
-            out.write(b"$21\r\nadditional-deliveries\r\n")
-            write_int(out, i64(job.deliveries))
         retry = i64(job.retry)
+        if form != 0 or lease_ms != 0 or job.flags & SPECIAL:
+            leases.begin(self, out, job, session, form, lease_ms)
+            return
         if self.is_recording:
             records.handout(self, job, retry * 1000)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
-            # At most once: nobody will get it again, so its body need not stay. What remains knows the
-            # job until its ack or its end, or until memory is short.
-            job.body = b""
-            self.account(-len(body))
-            self.spent.append(job)
+            self.spend(job)
+
+    def spend(self, job: Job) -> None:
+        """At most once, and handed out: nobody will get it again, so its body need not stay.
+
+        What remains knows the job until its ack or its end, or until memory is short.
+        """
+        self.free_body(job)
+        self.spent.append(job)
 
     def lease(self, job: Job, ms: i64) -> None:
         """Queue the job again after `ms` unless somebody says otherwise; 0: never."""
@@ -724,6 +692,8 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
+        if job.flags & SPECIAL:
+            self.account(-special_cost(job))
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
@@ -844,8 +814,3 @@ class Node:
                 session.is_trusted = True
                 session.settle()
         memory.relevel(self)
-
-
-def quoted(word: bytes) -> bytes:
-    """A word as MONITOR shows it."""
-    return b'"%b"' % errors.printable(word, MONITOR_ARG_BYTES_MAX).replace(b"\\'", b"'")

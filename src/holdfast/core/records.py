@@ -21,7 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, UNSURE, Job
+from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.wire import bus
@@ -196,9 +196,12 @@ def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     """All there is to know of a job that is not queued: where it is queued, the queue knows.
 
     Of times it says what is left, except for the creation: that is the order inside a queue, to the last digit.
+    The flag SPECIAL says that more follows the body.
     """
     now = node.now
     ms = job.ctime // 1_000_000
+    more = job.more
+    flags: i64 = i64(job.flags & FLAGS_KEPT) | (0 if more is None else SPECIAL)
     write_id(out, job)
     write_i64_le(out, job.ctime)
     write_i64_le(out, now - ms)
@@ -207,12 +210,14 @@ def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     write_i64_le(out, i64(job.retry) << 32 | i64(job.delay))
     write_i64_le(out, i64(job.nacks) << 32 | i64(job.deliveries))
     write_i64_le(
-        out, i64(job.replicate) << 32 | i64(job.flags & FLAGS_KEPT) << 24 | i64(job.priority) << 16
+        out, i64(job.replicate) << 32 | flags << 24 | i64(job.priority) << 16
         | i64(job.hops) << 8 | i64(job.responsible)
     )
     write_i64_le(out, job.holders)
     bus.write_name(out, job.queue.name)
     bus.write_name(out, job.body)
+    if more is not None:
+        bus.write_name(out, more.to_bytes())
 
 
 def holders(node: Node, job: Job) -> None:

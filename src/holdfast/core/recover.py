@@ -8,7 +8,8 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
 from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, Job, Origin
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
+from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
 from holdfast.core.records import (
@@ -178,6 +179,8 @@ class Loading:
         job.deliveries = i32(counts & 0xFFFFFFFF)
         job.replicate = i32(rest >> 32)
         job.flags = i16(rest >> 24 & 255)
+        if job.flags & SPECIAL:
+            job.more = read(reader.name())
         job.priority = i16(rest >> 16 & 255)
         job.hops = int(rest >> 8 & 255)
         job.responsible = max(0, self.table[rest & 255])

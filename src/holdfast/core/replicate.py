@@ -29,7 +29,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import acks, errors, links, peers, records, tombs, waiting
-from holdfast.core.copies import Copy, register, write_copy, write_job_id
+from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -318,6 +318,7 @@ def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
     copy.holders = links.read_mask(node, peer, reader)
     copy.queue = reader.name()
     copy.body = reader.name()
+    copy.more = read_more(reader.name())
     copy.check()
     return copy
 

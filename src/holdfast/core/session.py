@@ -58,7 +58,8 @@ class Session(Alarm):
         self.waits_on: list[Queue] = []
         self.asks_for: i64 = 1  # jobs it would take
         self.slots: deque[Slot] = deque()
-        self.with_counters: bool = False
+        self.form: i64 = 0  # what it wants to know of the job it waits for (leases.py)
+        self.lease_ms: i64 = 0  # and for how long it wants it; 0: as the job says
         self.name: bytes = b""
         self.lib_name: bytes = b""
         self.lib_version: bytes = b""

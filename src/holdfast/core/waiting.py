@@ -41,13 +41,14 @@ def unblock(node: Node, session: Session) -> None:
 
 
 def wait_for_job(
-    node: Node, session: Session, wanted: list[Queue], timeout_ms: i64, with_counters: bool, count: i64
+    node: Node, session: Session, wanted: list[Queue], timeout_ms: i64, form: i64, lease_ms: i64, count: i64
 ) -> None:
     """Block until one of the queues has a job; 0 waits for ever."""
     block(node, session, FOR_JOB)
     session.waits_on = wanted
     session.asks_for = count
-    session.with_counters = with_counters
+    session.form = form
+    session.lease_ms = lease_ms
     for queue in wanted:
         queue.waiting[session.number] = session
         queue.asked_for += session.asks_for
@@ -72,7 +73,7 @@ def serve(node: Node, queue: Queue) -> None:
         session = queue.waiting.popitem(last=False)[1]
         reply = BytesWriter()
         reply.write(b"*1\r\n")
-        node.hand_out(reply, job, session.with_counters)
+        node.hand_out(reply, job, session, session.form, session.lease_ms)
         node.answer(session, reply.getvalue())
 
 

@@ -214,8 +214,8 @@ def test_completion() -> None:
     assert complete("addj") == ["addjob", "addjobs"]
     assert complete("ADDJOB") == ["ADDJOB", "ADDJOBS"]
     assert "GETJOB" in complete("") and "EXIT" in complete("")
-    assert complete("ADDJOB q b 0 RE") == ["REPLICATE", "RETRY"]
-    assert complete("addjob q b 0 retry 5 re") == ["replicate"]
+    assert complete("ADDJOB q b 0 RE") == ["REPLICATE", "RETRY", "replace", "reject"]
+    assert complete("addjob q b 0 retry 5 re") == ["replicate", "replace", "reject"]
     assert complete("pause q ") == ["none", "in", "out", "all", "state", "bcast"]
     assert "meet" in complete("cluster ")
     assert complete("config get maxmemory-p") == ["maxmemory-policy"]

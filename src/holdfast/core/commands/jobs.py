@@ -1,26 +1,24 @@
 """Commands about jobs: adding, fetching, acknowledging, refusing, looking at one."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, federate, peers, queues, records, replicate, requeue, waiting
+from holdfast.core import acks, errors, federate, leases, peers, queues, records, replicate, requeue, waiting
+from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
+    DURATION_S_MAX,
     PRIORITY_DEFAULT,
-    PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
-    REPLICATE_MAX,
-    RETRY_S_DEFAULT_MAX,
-    TTL_S_DEFAULT,
 )
-from holdfast.core.parse import at_least, check_ids, integer, seconds, timeout_ms, value_of
+from holdfast.core.parse import at_least, check_ids, integer, timeout_ms, value_of
 from holdfast.core.peers import ME, MY_BIT
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null, write_null_array
@@ -28,102 +26,6 @@ from holdfast.core.session import Session
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
-
-
-class AddOptions:
-    """What follows the fixed arguments of ADDJOB and ADDJOBS, read and checked."""
-
-    def __init__(self) -> None:
-        self.ttl: i64 = TTL_S_DEFAULT
-        self.retry: i64 = -1
-        self.delay: i64 = 0
-        self.replicate: i64 = 0
-        self.maxlen: i64 = 0
-        self.priority: i64 = PRIORITY_DEFAULT
-        self.sync: i64 = 0  # copies to wait for, if not all
-        self.is_async: bool = False
-        self.is_external: bool = False  # this node keeps no copy of its own
-        self.is_default: bool = False  # as many copies as can be had
-
-    def read(self, argv: list[bytes], i: int) -> None:
-        """Options from argv[i] on, in any order; the last of a kind wins."""
-        while i < len(argv):
-            option = argv[i].upper()
-            if option == b"ASYNC":
-                self.is_async = True
-                i += 1
-                continue
-            if option == b"REPLICATE":
-                self.replicate = read_replicate(value_of(argv, i))
-            elif option == b"SYNC":
-                self.sync = at_least(value_of(argv, i), 1, errors.SYNC_RANGE)
-            elif option == b"TTL":
-                self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
-            elif option == b"RETRY":
-                self.retry = seconds(value_of(argv, i), 0, errors.RETRY_RANGE)
-            elif option == b"DELAY":
-                self.delay = seconds(value_of(argv, i), 0, errors.DELAY_RANGE)
-            elif option == b"MAXLEN":
-                self.maxlen = at_least(value_of(argv, i), 1, errors.MAXLEN_RANGE)
-            elif option == b"PRIORITY":
-                self.priority = at_least(value_of(argv, i), 0, errors.PRIORITY_RANGE)
-                if self.priority > PRIORITY_MAX:
-                    raise BadRequest(errors.PRIORITY_RANGE)
-            else:
-                raise BadRequest(errors.SYNTAX)
-            i += 2
-
-    def settle(self, node: Node) -> None:
-        """Defaults that depend on other options, and options that do not go together."""
-        if self.retry < 0:
-            self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
-        reachable = peers.reachable(node)
-        needed: i64 = 0  # copies that must be had now; by default those that can be
-        if self.replicate == ALL_NODES:
-            self.replicate = reachable + 1
-        elif self.replicate == 0:
-            had = replicate.copies_by_default(node)
-            if self.retry == 0 and not node.broken("once-copied"):
-                self.replicate = 1
-            elif node.is_leaving or node.level >= 1:
-                self.replicate = max(1, min(had, reachable)) if node.is_leaving else had
-            else:
-                self.replicate = replicate.copies_in_the_end(node)
-                needed = had
-                self.is_default = self.sync == 0
-        if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
-            raise BadRequest(errors.RETRY_ZERO_COPIES)
-        if self.delay > 0 and self.delay >= self.ttl:
-            raise BadRequest(errors.DELAY_OVER_TTL)
-        if needed == 0:
-            needed = self.replicate
-        if self.sync == 0:
-            self.sync = needed
-        elif self.sync > self.replicate:
-            raise BadRequest(b"ERR SYNC must not be greater than REPLICATE")
-        self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
-        if self.is_external and reachable < self.replicate:
-            raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)
-        if self.is_external and self.retry == 0:
-            raise Refused(errors.NO_REPL_LEAVING)
-        if needed - 1 > reachable:
-            raise Refused(errors.NO_REPL)
-
-    def waits(self) -> bool:
-        """Whether the answer has to wait for other nodes."""
-        return self.is_external or (self.replicate > 1 and self.sync > 1 and not self.is_async)
-
-
-ALL_NODES: Final = -1
-
-
-def read_replicate(text: bytes) -> i64:
-    if text.lower() == b"all":
-        return ALL_NODES
-    value = at_least(text, 1, errors.REPLICATE_RANGE)
-    if value > REPLICATE_MAX:
-        raise BadRequest(errors.REPLICATE_RANGE)
-    return value
 
 
 def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -174,7 +76,11 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         body_bytes += len(argv[i])
     check_queue_name(argv[1])
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
-    jobs = [create(node, queue, argv[i], options) for i in range(4, 4 + count)]
+    jobs: list[Job] = []
+    for i in range(4, 4 + count):
+        jobs.append(create(node, queue, argv[i], options))
+        if options.more is not None:
+            options.more = options.more.copy()  # each job has its own
     if options.waits():
         replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external, options.is_default)
         return
@@ -188,7 +94,8 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
 
 def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:
     return node.add(
-        queue, body, options.ttl, options.retry, options.delay, options.priority, options.replicate, options.waits()
+        queue, body, options.ttl, options.retry, options.delay, options.priority, options.replicate, options.waits(),
+        options.more,
     )
 
 
@@ -223,12 +130,14 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
 
     With nothing there the call waits: TIMEOUT milliseconds, for ever by default, not at all with NOHANG,
     and answers with null when time is up. A call that had to wait gets one job. WITHCOUNTERS adds how often
-    the job was refused and delivered again. The job's lease, its RETRY time, begins now.
+    the job was refused and delivered again; WITHMETA its token, attempt, priority, headers and keys, always in this
+    order. The job's lease begins now: its RETRY time, or LEASEMS milliseconds.
     """
     count: i64 = 1
     timeout: i64 = 0
     nohang = False
-    with_counters = False
+    form: i64 = 0
+    lease_ms: i64 = 0
     n = len(argv)
     i = 1
     while True:
@@ -240,7 +149,14 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
         if option == b"NOHANG":
             nohang = True
         elif option == b"WITHCOUNTERS":
-            with_counters = True
+            form |= leases.COUNTERS
+        elif option == b"WITHMETA":
+            form |= leases.META
+        elif option == b"LEASEMS":
+            lease_ms = at_least(value_of(argv, i), 1, errors.LEASEMS_RANGE)
+            if lease_ms > DURATION_S_MAX:
+                raise BadRequest(errors.LEASEMS_RANGE)
+            i += 1
         elif option == b"COUNT":
             count = at_least(value_of(argv, i), 1, errors.COUNT_RANGE)
             i += 1
@@ -265,7 +181,7 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     if jobs:
         write_array(node.out, len(jobs))
         for job in jobs:
-            node.hand_out(node.out, job, with_counters)
+            node.hand_out(node.out, job, session, form, lease_ms)
     elif nohang:
         write_null_array(node.out, session)
     elif node.is_leaving:
@@ -274,7 +190,7 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
         for name in names:
             check_queue_name(name)
         wanted = queues.queues_to_wait_on(node, names)
-        waiting.wait_for_job(node, session, wanted, timeout, with_counters, min(count, COUNT_MAX))
+        waiting.wait_for_job(node, session, wanted, timeout, form, lease_ms, min(count, COUNT_MAX))
         if len(node.peers) > 1:
             for queue in wanted:
                 federate.announce(node, queue)

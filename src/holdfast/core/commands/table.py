@@ -44,7 +44,10 @@ class Command:
 
 
 ADD_OPTIONS: Final = (
-    "[REPLICATE n|all] [SYNC n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC]"
+    "[REPLICATE n|all] [SYNC n] [DELAY s | AT unix-s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC] "
+    "[TENANT name] [DOMAIN name] [GROUP name [ONFAIL hold|skip]] "
+    "[UNIQUE key [UNTIL done|started] [WINDOW s] [ONDUP existing|replace|reject]] "
+    "[ATTEMPTS n] [BACKOFF s[:most]] [BATCH name INDEX n] [PARENT id] [HEADERS n name value ...]"
 )
 
 COMMANDS: Final = [
@@ -52,7 +55,7 @@ COMMANDS: Final = [
     Command("ADDJOBS", -5, "wm", JOBS, f"queue ms-timeout count body [body ...] {ADD_OPTIONS}",
             "Add many jobs at once: all or none.", jobs.addjobs),
     Command("GETJOB", -2, "w", JOBS,
-            "[NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]",
+            "[NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHMETA] [LEASEMS n] FROM queue [queue ...]",
             "Fetch jobs, waiting for them if there are none.", jobs.getjob),
     Command("ACKJOB", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs: their work is done.", jobs.ackjob),
     Command("FASTACK", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs with fewer messages.", jobs.fastack),

@@ -1,0 +1,251 @@
+"""What follows the fixed arguments of ADDJOB and ADDJOBS: options, read and checked before anything is done.
+
+Those of Disque first, then ours: AT, PRIORITY, keys (DOMAIN, GROUP, UNIQUE, TENANT, BATCH), rules for failure
+(ATTEMPTS, BACKOFF), and what travels with a job (HEADERS, PARENT). A job with any of the latter has a `More`.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i32, i64
+
+from holdfast.core import errors, peers, replicate
+from holdfast.core.errors import BadRequest, Refused
+from holdfast.core.ids import is_id
+from holdfast.core.limits import (
+    BATCH_MAX,
+    DURATION_S_MAX,
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    KEY_BYTES_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+    REPLICATE_MAX,
+    RETRY_S_DEFAULT_MAX,
+    TTL_S_DEFAULT,
+)
+from holdfast.core.more import UNTIL_DONE, UNTIL_STARTED, More
+from holdfast.core.parse import at_least, integer, seconds, value_of
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+# What to do with a job whose unique key is taken.
+EXISTING: Final = 0
+REPLACE: Final = 1
+REJECT: Final = 2
+ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
+
+BACKOFF_MOST_S: Final = 3600
+"""The longest wait between two attempts where the job does not say: an outage of a night costs an hour, not a week."""
+
+
+class AddOptions:
+    def __init__(self) -> None:
+        self.ttl: i64 = TTL_S_DEFAULT
+        self.retry: i64 = -1
+        self.delay: i64 = 0
+        self.replicate: i64 = 0
+        self.maxlen: i64 = 0
+        self.priority: i64 = PRIORITY_DEFAULT
+        self.sync: i64 = 0  # copies to wait for, if not all
+        self.is_async: bool = False
+        self.is_external: bool = False  # this node keeps no copy of its own
+        self.is_default: bool = False  # as many copies as can be had
+        self.at: i64 = 0  # unix seconds
+        self.ondup: i64 = -1
+        self.more: More | None = None
+
+    def read(self, argv: list[bytes], i: int) -> None:
+        """Options from argv[i] on, in any order; the last of a kind wins."""
+        while i < len(argv):
+            option = argv[i].upper()
+            if option == b"ASYNC":
+                self.is_async = True
+                i += 1
+                continue
+            if option == b"REPLICATE":
+                self.replicate = read_replicate(value_of(argv, i))
+            elif option == b"SYNC":
+                self.sync = at_least(value_of(argv, i), 1, errors.SYNC_RANGE)
+            elif option == b"TTL":
+                self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
+            elif option == b"RETRY":
+                self.retry = seconds(value_of(argv, i), 0, errors.RETRY_RANGE)
+            elif option == b"DELAY":
+                self.delay = seconds(value_of(argv, i), 0, errors.DELAY_RANGE)
+            elif option == b"MAXLEN":
+                self.maxlen = at_least(value_of(argv, i), 1, errors.MAXLEN_RANGE)
+            elif option == b"PRIORITY":
+                self.priority = at_least(value_of(argv, i), 0, errors.PRIORITY_RANGE)
+                if self.priority > PRIORITY_MAX:
+                    raise BadRequest(errors.PRIORITY_RANGE)
+            elif option == b"AT":
+                self.at = at_least(value_of(argv, i), 1, errors.AT_RANGE)
+            elif option == b"HEADERS":
+                i = self.read_headers(argv, i)
+                continue
+            else:
+                self.read_more(option, value_of(argv, i))
+            i += 2
+
+    def asked(self) -> More:
+        """The part of the options that plain jobs do not have."""
+        if self.more is None:
+            self.more = More()
+        return self.more
+
+    def read_headers(self, argv: list[bytes], i: int) -> int:
+        """HEADERS n name value [name value ...]; where the next option is."""
+        count = integer(value_of(argv, i), errors.HEADERS_RANGE)
+        if count < 1 or count > HEADERS_MAX:
+            raise BadRequest(errors.HEADERS_RANGE)
+        pairs = argv[i + 2:i + 2 + 2 * count]
+        if len(pairs) < 2 * count:
+            raise BadRequest(errors.HEADERS_FEW)
+        if sum([len(text) for text in pairs]) > HEADERS_BYTES_MAX:
+            raise BadRequest(errors.HEADERS_LONG)
+        self.asked().headers = pairs
+        return i + 2 + 2 * count
+
+    def read_more(self, option: bytes, value: bytes) -> None:
+        """An option that only some jobs have."""
+        if option == b"TENANT":
+            self.asked().tenant = key(option, value)
+        elif option == b"DOMAIN":
+            self.asked().domain = key(option, value)
+        elif option == b"GROUP":
+            self.asked().group = key(option, value)
+        elif option == b"ONFAIL":
+            self.asked().skips = word(value, ONFAIL_NAMES, errors.ONFAIL_WORDS) == 1
+        elif option == b"UNIQUE":
+            self.asked().unique = key(option, value)
+        elif option == b"UNTIL":
+            is_started = word(value, UNTIL_NAMES, errors.UNTIL_WORDS) == 1
+            self.asked().until = UNTIL_STARTED if is_started else UNTIL_DONE
+        elif option == b"WINDOW":
+            self.asked().window = seconds(value, 1, errors.WINDOW_RANGE)
+        elif option == b"ONDUP":
+            self.ondup = word(value, ONDUP_NAMES, errors.ONDUP_WORDS)
+        elif option == b"ATTEMPTS":
+            attempts = at_least(value, 1, errors.ATTEMPTS_RANGE)
+            if attempts > DURATION_S_MAX:
+                raise BadRequest(errors.ATTEMPTS_RANGE)
+            self.asked().attempts = i32(attempts)
+        elif option == b"BACKOFF":
+            more = self.asked()
+            first, colon, most = value.partition(b":")
+            more.backoff = backoff_ms(first)
+            more.backoff_most = backoff_ms(most) if colon else max(more.backoff, BACKOFF_MOST_S * 1000)
+            if more.backoff_most < more.backoff:
+                raise BadRequest(errors.BACKOFF_RANGE)
+        elif option == b"BATCH":
+            self.asked().batch = key(option, value)
+        elif option == b"INDEX":
+            index = at_least(value, 0, errors.INDEX_RANGE)
+            if index >= BATCH_MAX:
+                raise BadRequest(errors.INDEX_RANGE)
+            self.asked().index = index + 1
+        elif option == b"PARENT":
+            if not is_id(value):
+                raise BadRequest(errors.BAD_ID)
+            self.asked().parent = value
+        else:
+            raise BadRequest(errors.SYNTAX)
+
+    def settle_more(self) -> None:
+        """Words that mean something only beside another."""
+        more = self.more
+        if more is None:
+            if self.ondup >= 0:
+                raise BadRequest(errors.UNIQUE_MISSING)
+            return
+        if more.skips and not more.group:
+            raise BadRequest(b"ERR ONFAIL goes with GROUP")
+        if not more.unique and (self.ondup >= 0 or more.window > 0 or more.until != UNTIL_DONE):
+            raise BadRequest(errors.UNIQUE_MISSING)
+        if (more.batch == b"") != (more.index == 0):
+            raise BadRequest(b"ERR BATCH and INDEX go together")
+
+    def settle(self, node: Node) -> None:
+        """Defaults that depend on other options, and options that do not go together."""
+        self.settle_more()
+        if self.at > 0:
+            if self.delay > 0:
+                raise BadRequest(errors.AT_AND_DELAY)
+            self.delay = max(0, (self.at * 1000 - node.wall + 999) // 1000)
+            if self.delay > DURATION_S_MAX:
+                raise BadRequest(errors.AT_RANGE)
+        if self.retry < 0:
+            self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
+        reachable = peers.reachable(node)
+        needed: i64 = 0  # copies that must be had now; by default those that can be
+        if self.replicate == ALL_NODES:
+            self.replicate = reachable + 1
+        elif self.replicate == 0:
+            had = replicate.copies_by_default(node)
+            if self.retry == 0 and not node.broken("once-copied"):
+                self.replicate = 1
+            elif node.is_leaving or node.level >= 1:
+                self.replicate = max(1, min(had, reachable)) if node.is_leaving else had
+            else:
+                self.replicate = replicate.copies_in_the_end(node)
+                needed = had
+                self.is_default = self.sync == 0
+        if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
+            raise BadRequest(errors.RETRY_ZERO_COPIES)
+        if self.delay > 0 and self.delay >= self.ttl:
+            raise BadRequest(errors.DELAY_OVER_TTL)
+        if needed == 0:
+            needed = self.replicate
+        if self.sync == 0:
+            self.sync = needed
+        elif self.sync > self.replicate:
+            raise BadRequest(b"ERR SYNC must not be greater than REPLICATE")
+        self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
+        if self.is_external and reachable < self.replicate:
+            raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)
+        if self.is_external and self.retry == 0:
+            raise Refused(errors.NO_REPL_LEAVING)
+        if needed - 1 > reachable:
+            raise Refused(errors.NO_REPL)
+
+    def waits(self) -> bool:
+        """Whether the answer has to wait for other nodes."""
+        return self.is_external or (self.replicate > 1 and self.sync > 1 and not self.is_async)
+
+
+ALL_NODES: Final = -1
+
+
+def read_replicate(text: bytes) -> i64:
+    if text.lower() == b"all":
+        return ALL_NODES
+    value = at_least(text, 1, errors.REPLICATE_RANGE)
+    if value > REPLICATE_MAX:
+        raise BadRequest(errors.REPLICATE_RANGE)
+    return value
+
+
+ONFAIL_NAMES: Final = [b"hold", b"skip"]
+UNTIL_NAMES: Final = [b"done", b"started"]
+
+
+def key(option: bytes, value: bytes) -> bytes:
+    """The name of something that many jobs share."""
+    if not value or len(value) > KEY_BYTES_MAX:
+        raise BadRequest(b"ERR %b takes a name of 1 to %d bytes, not of %d" % (option, KEY_BYTES_MAX, len(value)))
+    return value
+
+
+def word(value: bytes, names: list[bytes], error: bytes) -> i64:
+    if value.lower() not in names:
+        raise BadRequest(error)
+    return names.index(value.lower())
+
+
+def backoff_ms(text: bytes) -> i64:
+    ms = seconds(text, 0, errors.BACKOFF_RANGE) * 1000
+    if ms > DURATION_S_MAX:
+        raise BadRequest(errors.BACKOFF_RANGE)
+    return ms

@@ -1,0 +1,102 @@
+"""Hand-outs: what a consumer is told with a job, and the lease under which it has it.
+
+A plain GETJOB gets queue, id and body, and has the job for its RETRY time. A consumer that asks WITHMETA or for a
+time of its own (LEASEMS) gets a lease that the node remembers (job.Lease): it has a token, by which the node
+tells a consumer that still has the job from one that lost it and does not know. A token is
+
+    <first eight digits of the node's id>.<when the node started, hex>.<how many hand-outs since, hex>
+
+so no two hand-outs ever have the same one, whatever a crash may have taken from the journal.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core import records
+from holdfast.core.job import SPECIAL, Job, Lease
+from holdfast.core.limits import LEASE_BYTES
+from holdfast.core.reply import write_bulk, write_bulks, write_int
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+    from holdfast.core.session import Session
+
+# What a consumer wants to know of a job beside queue, id and body.
+COUNTERS: Final = 1
+META: Final = 2
+
+
+def elements(form: i64) -> i64:
+    """Of the array that is one job in the reply."""
+    return 3 + (4 if form & COUNTERS else 0) + (10 if form & META else 0)
+
+
+def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, lease_ms: i64) -> None:
+    """The rest of a hand-out that is not a plain one."""
+    if form & COUNTERS:
+        out.write(b"$5\r\nnacks\r\n")
+        write_int(out, i64(job.nacks))
+        out.write(b"$21\r\nadditional-deliveries\r\n")
+        write_int(out, i64(job.deliveries))
+    ms = lease_ms if lease_ms > 0 and job.retry > 0 else i64(job.retry) * 1000
+    if form & META or lease_ms != 0 or job.lease is not None:
+        forget(node, job)
+        node.handouts += 1
+        job.lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
+        job.flags |= SPECIAL
+        node.account(LEASE_BYTES)
+    if form & META:
+        write_meta(node, out, job)
+    records.handout(node, job, ms)
+    if job.retry > 0:
+        node.lease(job, ms)
+    else:
+        node.spend(job)
+
+
+def write_meta(node: Node, out: BytesWriter, job: Job) -> None:
+    """Names and values, always the same names: token, attempt, priority, headers, keys."""
+    more = job.more
+    lease = job.lease
+    assert lease is not None
+    write_bulk(out, b"token")
+    write_bulk(out, token(node, lease))
+    write_bulk(out, b"attempt")
+    write_int(out, 1 + i64(job.nacks) + i64(job.deliveries))
+    write_bulk(out, b"priority")
+    write_int(out, i64(job.priority))
+    write_bulk(out, b"headers")
+    write_bulks(out, [] if more is None else more.headers)
+    write_bulk(out, b"keys")
+    write_bulks(out, [] if more is None else keys(job))
+
+
+def keys(job: Job) -> list[bytes]:
+    """Names and values of what a job is known by, where it has them."""
+    more = job.more
+    assert more is not None
+    found: list[bytes] = []
+    for name, value in (
+        (b"tenant", more.tenant), (b"domain", more.domain), (b"group", more.group), (b"unique", more.unique),
+        (b"batch", more.batch), (b"parent", more.parent),
+    ):
+        if value:
+            found.append(name)
+            found.append(value)
+    return found
+
+
+def token(node: Node, lease: Lease) -> bytes:
+    return b"%b.%x.%x" % (node.node_id[:8], int(lease.start), int(lease.number))
+
+
+def forget(node: Node, job: Job) -> None:
+    """The lease is over: its token is worth nothing from now on."""
+    if job.lease is not None:
+        job.lease = None
+        node.account(-LEASE_BYTES)
+        if job.more is None:
+            job.flags &= ~SPECIAL

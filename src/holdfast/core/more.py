@@ -1,0 +1,253 @@
+"""What a job has beyond a queue, a body and its times: keys, headers, rules for failure, and what became of its tries.
+
+Most jobs have none of it, and then `job.more` is None: they pay nothing. A job that has any carries the flag
+SPECIAL, the one thing the fast path looks at.
+
+As bytes, on the bus and in the journal alike, it is a run of fields, each a tag, a length and a value; what is not
+said has its default. Tags are never used for another meaning.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i32, i64, mypyc_attr
+
+from holdfast.core.limits import (
+    DURATION_S_MAX,
+    ERROR_BYTES_MAX,
+    HEADERS_BYTES_MAX,
+    KEY_BYTES_MAX,
+    MORE_BYTES,
+    TRIES_KEPT,
+)
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+# How long a unique key is taken.
+UNTIL_STARTED: Final = 1  # until its job is handed out
+UNTIL_DONE: Final = 0  # until its job has ended
+
+# How a try ended.
+NACKED: Final = 1
+LEASE_ENDED: Final = 2  # the worker kept silent
+WORKER_GONE: Final = 3  # its connection ended while it had the job
+RELEASED: Final = 4  # given back, without blame
+
+TRY_NAMES: Final = [b"", b"nacked", b"lease-ended", b"worker-gone", b"released"]
+
+# Tags.
+HEADERS: Final = 1
+PARENT: Final = 2
+TENANT: Final = 3
+DOMAIN: Final = 4
+GROUP: Final = 5
+SKIPS: Final = 6
+UNIQUE: Final = 7
+UNTIL: Final = 8
+WINDOW: Final = 9
+ATTEMPTS: Final = 10
+BACKOFF: Final = 11
+BACKOFF_MOST: Final = 12
+BATCH: Final = 13
+INDEX: Final = 14
+ORDER: Final = 15
+ROUND: Final = 16
+CAUSE: Final = 17
+FAILURES: Final = 18
+TRY: Final = 19
+DIED: Final = 20
+TAG_LAST: Final = 20
+
+
+@mypyc_attr(acyclic=True)
+class Try:
+    """A hand-out that did not end with an acknowledgement."""
+
+    def __init__(self, token: bytes, worker: bytes, began: i64, ended: i64, how: i64, error: bytes) -> None:
+        self.token: bytes = token  # which hand-out it was; empty where the consumer did not ask for one
+        self.worker: bytes = worker
+        self.began: i64 = began  # unix ms
+        self.ended: i64 = ended
+        self.how: i64 = how
+        self.error: bytes = error
+
+
+@mypyc_attr(acyclic=True)
+class More:
+    def __init__(self) -> None:
+        self.headers: list[bytes] = []  # name, value, name, value
+        self.parent: bytes = b""  # id of the job that made it
+        self.tenant: bytes = b""
+        self.domain: bytes = b""
+        self.group: bytes = b""
+        self.skips: bool = False  # a failed job of the group lets the next pass
+        self.unique: bytes = b""
+        self.until: i64 = UNTIL_DONE
+        self.window: i64 = 0  # seconds for which the unique key is taken, whatever becomes of the job
+        self.attempts: i32 = 0  # failures after which it is dead; 0: any number
+        self.backoff: i64 = 0  # ms before it is queued again after its first failure; doubles with each
+        self.backoff_most: i64 = 0
+        self.batch: bytes = b""
+        self.index: i64 = 0  # of the job in its batch
+        self.order: i64 = 0  # its place in its group, given by the home of the group
+        self.round: i32 = 0  # how often it was brought back from the dead
+        self.cause: bytes = b""  # why it is dead
+        self.died: i64 = 0  # when, unix ms
+        self.failures: i32 = 0
+        self.tries: list[Try] = []
+
+    def cost(self) -> i64:
+        """Bytes of memory, accounted."""
+        size: i64 = (
+            MORE_BYTES + len(self.parent) + len(self.tenant) + len(self.domain) + len(self.group) + len(self.unique)
+            + len(self.batch) + len(self.cause)
+        )
+        for text in self.headers:
+            size += len(text)
+        return size
+
+    def note_try(self, new: Try) -> bool:
+        """Keep how a hand-out ended; the oldest go. False if it was known already."""
+        for old in self.tries:
+            if old.token == new.token and old.began == new.began:
+                return False
+        self.tries.append(new)
+        self.tries.sort(key=lambda each: each.ended)
+        if len(self.tries) > TRIES_KEPT:
+            del self.tries[0]
+        return True
+
+    def copy(self) -> More:
+        """Another job's, with the same options."""
+        return read(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        out = BytesWriter()
+        for i in range(0, len(self.headers), 2):
+            pair = BytesWriter()
+            bus.write_name(pair, self.headers[i])
+            pair.write(self.headers[i + 1])
+            write_text(out, HEADERS, pair.getvalue())
+        write_text(out, PARENT, self.parent)
+        write_text(out, TENANT, self.tenant)
+        write_text(out, DOMAIN, self.domain)
+        write_text(out, GROUP, self.group)
+        write_value(out, SKIPS, 1 if self.skips else 0)
+        write_text(out, UNIQUE, self.unique)
+        write_value(out, UNTIL, self.until)
+        write_value(out, WINDOW, self.window)
+        write_value(out, ATTEMPTS, i64(self.attempts))
+        write_value(out, BACKOFF, self.backoff)
+        write_value(out, BACKOFF_MOST, self.backoff_most)
+        write_text(out, BATCH, self.batch)
+        write_value(out, INDEX, self.index)
+        write_value(out, ORDER, self.order)
+        write_value(out, ROUND, i64(self.round))
+        write_text(out, CAUSE, self.cause)
+        write_value(out, DIED, self.died)
+        write_value(out, FAILURES, i64(self.failures))
+        for each in self.tries:
+            text = BytesWriter()
+            bus.write_i64(text, each.began)
+            bus.write_i64(text, each.ended)
+            bus.write_i8(text, each.how)
+            bus.write_name(text, each.token)
+            bus.write_name(text, each.worker)
+            text.write(each.error)
+            write_text(out, TRY, text.getvalue())
+        return out.getvalue()
+
+
+def write_text(out: BytesWriter, tag: i64, text: bytes) -> None:
+    if text:
+        out.append(int(tag))
+        bus.write_name(out, text)
+
+
+def write_value(out: BytesWriter, tag: i64, value: i64) -> None:
+    if value != 0:
+        out.append(int(tag))
+        bus.write_u32(out, 8)
+        bus.write_i64(out, value)
+
+
+def read(data: bytes) -> More:
+    """The opposite of to_bytes. Raises BadFrame where that cannot have written it."""
+    more = More()
+    fields = Reader(data)
+    header_bytes: i64 = 0
+    while fields.more():
+        tag = fields.u8()
+        text = fields.name()
+        value: i64 = Reader(text).long() if len(text) == 8 else 0
+        if tag == HEADERS:
+            header_bytes += len(text)
+            pair = Reader(text)
+            more.headers.append(pair.name())
+            more.headers.append(text[pair.pos:])
+        elif tag == PARENT:
+            more.parent = key(text)
+        elif tag == TENANT:
+            more.tenant = key(text)
+        elif tag == DOMAIN:
+            more.domain = key(text)
+        elif tag == GROUP:
+            more.group = key(text)
+        elif tag == SKIPS:
+            more.skips = value != 0
+        elif tag == UNIQUE:
+            more.unique = key(text)
+        elif tag == UNTIL:
+            more.until = value
+        elif tag == WINDOW:
+            more.window = bounded(value)
+        elif tag == ATTEMPTS:
+            more.attempts = i32(bounded(value))
+        elif tag == BACKOFF:
+            more.backoff = bounded(value)
+        elif tag == BACKOFF_MOST:
+            more.backoff_most = bounded(value)
+        elif tag == BATCH:
+            more.batch = key(text)
+        elif tag == INDEX:
+            more.index = bounded(value)
+        elif tag == ORDER:
+            more.order = value
+        elif tag == ROUND:
+            more.round = i32(bounded(value))
+        elif tag == CAUSE:
+            more.cause = text[:ERROR_BYTES_MAX]
+        elif tag == DIED:
+            more.died = value
+        elif tag == FAILURES:
+            more.failures = i32(bounded(value))
+        elif tag == TRY:
+            more.tries.append(read_try(text))
+        elif tag > TAG_LAST:
+            raise BadFrame("a field of a job that there is none of")
+    if header_bytes > 2 * HEADERS_BYTES_MAX or len(more.tries) > TRIES_KEPT:
+        raise BadFrame("more of a job than a job can have")
+    return more
+
+
+def read_try(text: bytes) -> Try:
+    reader = Reader(text)
+    began = reader.long()
+    ended = reader.long()
+    how = reader.u8()
+    token = key(reader.name())
+    worker = key(reader.name())
+    return Try(token, worker, began, ended, how, text[reader.pos:][:ERROR_BYTES_MAX])
+
+
+def key(text: bytes) -> bytes:
+    if len(text) > KEY_BYTES_MAX:
+        raise BadFrame("a key longer than there are")
+    return text
+
+
+def bounded(value: i64) -> i64:
+    if value < 0 or value > DURATION_S_MAX:
+        raise BadFrame("a number that no job can have")
+    return value
