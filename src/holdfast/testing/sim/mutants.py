@@ -20,6 +20,7 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "old-life-counts": ("unknown-holder-believed",),
     "unknown-holder-believed": ("old-life-counts",),
     "heal-sends-first": ("late-holders-untold", "unsure-sets-trusted"),
+    "queued-answer-unheard": ("refusal-queues",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
 }
@@ -75,6 +76,9 @@ MUTANTS: Final[dict[str, str]] = {
     "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",
     "once-copied": "at-most-once jobs are replicated or healed like others",
     "once-requeued-at-start": "an at-most-once job found after an unclean stop is queued, not dead `in doubt`",
+    "refusal-queues": "a copy that is refused by the node last responsible is queued without asking other holders",
+    "queued-answer-unheard": "who has queued a job does not heed the answer that it is queued elsewhere",
+    "late-enqueue-obeyed": "a job is queued for the first time although somebody else has it by now",
     "queued-lost": "that a job is queued here is not said again when the link breaks before it was heard",
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
