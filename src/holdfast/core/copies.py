@@ -80,6 +80,12 @@ class Copy:
         ):
             raise BadFrame("a job with values that no job can have")
 
+    def pass_time(self, ms: i64) -> None:
+        """It was written that long ago."""
+        self.age += ms
+        self.life -= ms
+        self.delay_left = max(0, self.delay_left - ms)
+
 
 def register(node: Node, copy: Copy) -> Job | None:
     """Make a job known here from its description; None if its life is over or its id is none of ours to keep."""

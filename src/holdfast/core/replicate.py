@@ -319,6 +319,8 @@ def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
     copy.queue = reader.name()
     copy.body = reader.name()
     copy.check()
+    if not node.broken("flight-not-counted"):
+        copy.pass_time(peer.late)
     return copy
 
 

@@ -55,6 +55,7 @@ MUTANTS: Final[dict[str, str]] = {
     "resend-after-reconnect": "frames of an old epoch are sent again in the new one, whoever is there now",
     "life-on-the-wall": "lives, leases and tombstones run on the wall clock",
     "life-longer-by-hop": "a receiver takes the full TTL anew, or the longer of two lives",
+    "flight-not-counted": "the time a copy was on its way is not taken from its life",
     "expire-by-bad-clock": "a start whose wall clock is off its peers' expires jobs at once",
     "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",
     "had-not-wanted": "background replication is given up: copies stay at what was had at the reply",
