@@ -65,6 +65,7 @@ MUTANTS: Final[dict[str, str]] = {
     "missed-acks-not-read": "a node that returns queues its jobs before it has heard which were acked meanwhile",
     "unsure-sets-trusted": "who held a job is believed to be known although a holder lost what it knew",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
+    "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
     "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
