@@ -190,6 +190,8 @@ class Node:
         arguments = [sys.executable, "-m", "holdfast", "node", *flags]
         if port >= 0 and "--port" not in flags:
             arguments += ["--port", str(port)]
+            if port + 10_000 > 65535 and not any("cluster-bus-port" in flag for flag in flags):
+                arguments += ["--set", f"cluster-bus-port={port - 10_000}"]  # the system chose it, for an earlier node
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 arguments, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -427,7 +427,7 @@ def test_who_knows_the_secret_is_linked(lone: Process) -> None:
         seq, _ = struct.unpack_from("<QQ", friend.frame())
         assert seq == 1
         until(lambda: f"{STRANGER} 127.0.0.1:1 noflags" in known(lone))
-        friend.say(struct.pack("<I", 16) + bytes(16))
+        friend.say(struct.pack("<I", bus.HEADER) + bytes(bus.HEADER))
         friend.say(struct.pack("<I", bus.FRAME_BYTES_MAX + 1))
         assert friend.is_closed()
     until(lambda: "node 00000000: link lost: a frame longer than any" in lone.log())
@@ -537,11 +537,12 @@ def test_bad_frames_from_one_who_knows_the_secret(nodes: Nodes) -> None:
         with Stranger(node, f"{i % 8 + 1:040x}") as broken:
             broken.link()
             kind = bytes([rng.choice([*range(1, 60), 255])])
+            stamp = rng.choice([0, 0, -1, 1 << 62])
             data = rng.choice([
-                struct.pack("<QQ", 1, 0) + kind + rng.randbytes(rng.randrange(120)),
-                struct.pack("<QQ", 1, 0) + kind + job_id + rng.randbytes(rng.randrange(40)),
-                struct.pack("<QQ", rng.choice([2, 1 << 63]), 0) + kind,
-                struct.pack("<QQ", 1, rng.choice([9, 1 << 63])) + kind,
+                struct.pack("<QQq", 1, 0, stamp) + kind + rng.randbytes(rng.randrange(120)),
+                struct.pack("<QQq", 1, 0, stamp) + kind + job_id + rng.randbytes(rng.randrange(40)),
+                struct.pack("<QQq", rng.choice([2, 1 << 63]), 0, stamp) + kind,
+                struct.pack("<QQq", 1, rng.choice([9, 1 << 63]), stamp) + kind,
                 rng.randbytes(rng.randrange(64)),
             ])
             broken.say(struct.pack("<I", len(data)) + data + struct.pack("<I", bus.FRAME_BYTES_MAX + 1))

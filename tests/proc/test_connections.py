@@ -247,6 +247,23 @@ def test_a_port_that_is_taken(node: Node) -> None:
     assert f"cannot listen on 127.0.0.1 port {node.port}: Address already in use" in said
 
 
+def test_a_port_above_which_there_is_none_for_other_nodes() -> None:
+    high = next(filter(is_free, range(55536, 65535)))
+    assert f"port {high}: other nodes would be met at port + 10000" in fails_to_start("--port", str(high))
+    with Node("--port", str(high), "--set", f"cluster-bus-port={high - 10_000}") as node:
+        assert f"bus on 127.0.0.1:{high - 10_000}" in node.log()
+
+
+def is_free(port: int) -> bool:
+    """And 10000 below it, too."""
+    try:
+        for each in (port, port - 10_000):
+            socket.create_server(("127.0.0.1", each)).close()
+    except OSError:
+        return False
+    return True
+
+
 def test_settings_that_cannot_be() -> None:
     assert "maxclients" in fails_to_start("--set", "maxclients=many")
     assert "there is no file" in fails_to_start("--config", "/nonexistent/holdfast.toml")

@@ -26,7 +26,7 @@ from holdfast.wire import bus
 
 BAD_FRAMES = int(os.environ.get("BAD_FRAMES", "5000"))
 START_MS = 1_700_000_000_000
-EXPLAINED = 16 + 2 * 50  # where the messages of a made frame begin, behind the header and two NODE messages
+EXPLAINED = bus.HEADER + 2 * 50  # where the messages of a made frame begin, behind the header and two NODE messages
 
 
 class Real:
@@ -125,7 +125,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack("<8q", *range(8)),
         }
         explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
-        frames += [bytes(16) + explained + bytes([kind]) + body for kind, body in messages.items()]
+        frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages.items()]
     return frames
 
 
@@ -137,7 +137,7 @@ def spoil(rng: random.Random, frame: bytes) -> bytes:
     """
     data = bytearray(frame)
     data[:16] = struct.pack("<QQ", 1, 0)
-    low = 16 if rng.random() < 0.1 else min(len(data) - 1, EXPLAINED)
+    low = bus.HEADER if rng.random() < 0.1 else min(len(data) - 1, EXPLAINED)
     way = rng.randrange(9)
     if way == 0:
         data[:16] = struct.pack("<QQ", rng.choice([0, 2, 1 << 63, (1 << 64) - 1]), rng.choice([0, 1, 1 << 63]))

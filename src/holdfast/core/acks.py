@@ -54,6 +54,9 @@ RETRY_MS_MAX: Final = 180_000
 TAKE_OVER_MS: Final = 5000
 """A holder that was told of an ending collects by itself if it hears nothing for this long."""
 
+CLOCK_BACK_MS: Final = 86_400_000
+"""A clock is set back by a day at most between two starts: numbers of jobs that lie further ahead are made up."""
+
 SLACK_MS: Final = 30_000
 """How much longer an ending is remembered than the job would have lived: the longest a frame is on its way."""
 
@@ -166,8 +169,8 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
     if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
         return False
-    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq:
-        return False  # a number we have not given out yet: its place is that of a job to come
+    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
+        return False  # a number that was never given out
     if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
         return False  # made by nobody we know, and by now we would know them
     job = make_ended(node, jid, True)
@@ -175,6 +178,14 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
         return False
     end(node, job, DONE)
     return True
+
+
+def is_of_an_earlier_life(node: Node, jid: bytes) -> bool:
+    """Whether this node may have made that job before it was started anew with its clock set back.
+
+    It was still being added, or was not kept for another reason, or its number would be known.
+    """
+    return id_seq(jid) <= (node.now + CLOCK_BACK_MS) * 1000 and not node.broken("own-number-not-believed")
 
 
 def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:

@@ -84,6 +84,12 @@ class Copy:
         ):
             raise BadFrame("a job with values that no job can have")
 
+    def pass_time(self, ms: i64) -> None:
+        """It was written that long ago."""
+        self.age += ms
+        self.life -= ms
+        self.delay_left = max(0, self.delay_left - ms)
+
 
 def read_more(data: bytes) -> More | None:
     return read(data) if data else None

@@ -18,7 +18,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import acks, links, memory, queues, records, tombs
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
@@ -246,6 +246,8 @@ def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     if job.retry == 0:
         job.holders = MY_BIT
     records.back(node, job)
+    if job.flags & ASKING:
+        return  # its time came while it was moving: those who were asked answer
     if job.retry > 0 and job.holders & ~MY_BIT & ~peer.bit:
         due(node, job)
     else:

@@ -7,18 +7,22 @@ itself only after those; other frames are acknowledged by whatever is said next.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core.job import Job
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, OLD_LIFE, UNEXPLAINED, Peer
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
+
+CLOCKS_APART: Final = 10
+"""In so many milliseconds the clocks of two nodes drift apart by one at most: no clock is that bad."""
 
 
 def note_ack(peer: Peer, ack: i64) -> None:
@@ -78,6 +82,7 @@ def make_frame(node: Node, peer: Peer) -> None:
         else:
             bus.write_i64(head, 0)
         bus.write_i64(head, peer.received)
+        bus.write_i64(head, node.now)
         peer.owes_ack = False
         if size > 0:
             head.write(peer.out.getvalue())
@@ -85,6 +90,23 @@ def make_frame(node: Node, peer: Peer) -> None:
         node.frames.append((peer, head.getvalue()))
         node.bus_bytes_out += size + bus.HEADER
         node.bus_frames_out += 1
+
+
+def note_time(node: Node, peer: Peer, sent_at: i64) -> None:
+    """A frame came that was made at that time of the sender's clock: how late is it, compared with others?
+
+    By how much the two clocks differ nobody knows, but it is the same for all frames, or nearly so. So what one took
+    longer than the fastest was time on the way, which passed for the jobs in it as well: else a job that is given from
+    node to node would live longer by the time of all its flights.
+    """
+    took = node.now - sent_at
+    if peer.fastest == NEVER:
+        peer.fastest = took
+        peer.fastest_at = node.now
+    drift = (node.now - peer.fastest_at) // CLOCKS_APART
+    peer.fastest = min(took, peer.fastest + drift)
+    peer.fastest_at += drift * CLOCKS_APART
+    peer.late = took - peer.fastest
 
 
 def explain(node: Node, peer: Peer, mask: i64) -> None:

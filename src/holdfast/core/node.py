@@ -413,9 +413,8 @@ class Node:
 
     def settle(self) -> None:
         """Work out again whether anything special is going on that direct handlers know nothing about."""
-        self.is_plain = self.level < 2 and not self.monitors and self.paused_until == 0 and not self.is_leaving
-        if self.refusal:
-            self.is_plain = False
+        is_special = self.is_leaving or self.paused_until != 0 or len(self.monitors) > 0 or self.refusal != b""
+        self.is_plain = self.level < 2 and not is_special
 
     # -- queues --------------------------------------------------------------------------------------------
 
@@ -488,7 +487,9 @@ class Node:
         return job
 
     def keep(self, job: Job) -> None:
-        """A job that another node made is known here from now on."""
+        """A job that another node made, or an earlier life of this one, is known here from now on."""
+        if job.origin is self.own and job.seq > self.seq:
+            self.seq = job.seq  # of that life not all was kept, and its clock was ahead: no number is used twice
         page = job.origin.put(job)
         self.jobs += 1
         job.queue.held += 1
@@ -496,8 +497,7 @@ class Node:
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
         if job.flags & SPECIAL:
             self.account(special_cost(job))
-        if job.expire < page.wake:
-            self.alarms.set(page, job.expire)
+        self.alarms.at_latest(page, job.expire)
 
     def admit(self, queue_name: bytes, count: i64, body_bytes: i64, maxlen: i64) -> Queue:
         """The queue, if it takes `count` more jobs with bodies of `body_bytes` in all; raises Refused if not."""

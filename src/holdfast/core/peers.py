@@ -80,6 +80,9 @@ class Peer:
         self.acked: i64 = 0
         self.received: i64 = 0
         self.owes_ack: bool = False
+        self.late: i64 = 0  # ms that the frame being read took longer than the fastest
+        self.fastest: i64 = NEVER  # what that took, by two clocks that differ; NEVER: none came yet in this epoch
+        self.fastest_at: i64 = 0  # up to when the drift of the two clocks is allowed for in it
         self.flying: deque[tuple[int, list[Job]]] = deque()  # copies in frames that are not acknowledged yet
         self.boarding: list[Job] = []  # copies in the frame that is being made
         self.doubted: dict[Job, None] = {}  # copies that were on their way when a link ended

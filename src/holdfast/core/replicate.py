@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, links, peers, records, tombs, waiting
+from holdfast.core import acks, errors, links, peers, records, requeue, tombs, waiting
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
@@ -228,7 +228,7 @@ def send_copy(node: Node, peer: Peer, job: Job) -> None:
 
 def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
     """The same bytes for all: they are in our own numbering of nodes."""
-    delay_left: i64 = max(0, job.ctime // 1_000_000 + i64(job.delay) * 1000 - node.now)
+    delay_left: i64 = max(0, end_of_delay(job) - node.now)
     copy = BytesWriter()
     copy.append(bus.REPL)
     bus.write_i8(copy, version_of(job))
@@ -320,6 +320,8 @@ def read_copy(node: Node, peer: Peer, reader: Reader) -> Copy:
     copy.body = reader.name()
     copy.more = read_more(reader.name())
     copy.check()
+    if not node.broken("flight-not-counted"):
+        copy.pass_time(peer.late)
     return copy
 
 
@@ -361,9 +363,9 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
         peer.full_until = node.now + FULL_MS
         job.holders &= ~peer.bit
         records.holders(node, job)
-        if job.responsible == peer.index and not job.flags & QUEUED_BEFORE:
-            job.responsible = ME  # it was to see to the end of its delay
-            begin_life(node, job)
+        is_over = not is_delayed(node, job) and not node.broken("refusal-queues")
+        if job.responsible == peer.index and not job.flags & QUEUED_BEFORE and not is_over:
+            begin_life_here(node, job)  # it was to see to the end of a delay; later others are asked before
 
 
 def accept(node: Node, job: Job, task: Adding) -> None:
@@ -444,14 +446,28 @@ def fill(node: Node) -> None:
             ask(node, job, missing)
 
 
+def end_of_delay(job: Job) -> i64:
+    return job.ctime // 1_000_000 + i64(job.delay) * 1000
+
+
+def is_delayed(node: Node, job: Job) -> bool:
+    return job.delay > 0 and end_of_delay(job) > node.now
+
+
 def begin_life(node: Node, job: Job) -> None:
     """Queue a job for the first time, now or after its delay."""
-    due = job.ctime // 1_000_000 + i64(job.delay) * 1000
-    if job.delay > 0 and due > node.now:
+    if is_delayed(node, job):
         job.state = ACTIVE
-        node.wake_at(job, due)
+        node.wake_at(job, end_of_delay(job))
     else:
         node.enqueue(job)
+
+
+def begin_life_here(node: Node, job: Job) -> None:
+    """The same where another node was to do it."""
+    job.responsible = ME
+    requeue.stop_asking(node, job)
+    begin_life(node, job)
 
 
 def wake(node: Node, job: Job) -> None:
@@ -505,6 +521,8 @@ def abort_all(node: Node, session: Session) -> None:
 def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """A node that keeps no copy, or is leaving, asks us, who have one, to queue it for the first time."""
     job = node.find(reader.job_id())
-    if job is not None and job.state == ACTIVE and not job.queue.paused & PAUSE_IN:
-        job.responsible = 0
-        begin_life(node, job)
+    if job is None or job.state != ACTIVE or job.queue.paused & PAUSE_IN:
+        return
+    # If the word was slow, somebody else has seen to it meanwhile, and has it queued or with a consumer.
+    if job.responsible == peer.index or is_delayed(node, job) or node.broken("late-enqueue-obeyed"):
+        begin_life_here(node, job)

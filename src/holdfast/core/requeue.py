@@ -288,9 +288,13 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     if is_leased(node, job):
         return
     if job.state == QUEUED:
-        if state != IS_LEASED:
+        if state == IS_QUEUED and not node.broken("queued-answer-unheard"):
+            if order_key(job, node.node_id) < order_key(job, peer.node_id()):
+                write_queued(node, peer, job)  # as if both had said so by themselves
+                return
+        elif state != IS_LEASED:
             return
-        job.queue.remove(job)  # somebody works on it: ours goes back to waiting
+        job.queue.remove(job)  # somebody works on it, or will: ours goes back to waiting
         job.state = ACTIVE
     stop_asking(node, job)
     job.flags &= ~MOVING
@@ -413,8 +417,7 @@ def lost_sight(node: Node, peer: Peer) -> None:
     """
     for job in node.all_jobs():
         if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & ASKING:
-            end_of_delay = job.ctime // 1_000_000 + i64(job.delay) * 1000
-            latest = max(node.now, peer.heard + i64(job.retry) * 1000, end_of_delay) + node.jitter()
+            latest = max(node.now, peer.heard + i64(job.retry) * 1000, replicate.end_of_delay(job)) + node.jitter()
             if job.qtime > latest:
                 job.asks = 0
                 node.wake_at(job, latest)

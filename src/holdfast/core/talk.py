@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 
 from holdfast.core import acks, federate, links, membership, replicate, requeue, slots, views
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -54,6 +55,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.out = BytesWriter()
     peer.sent = peer.acked = peer.received = 0
     peer.owes_ack = False
+    peer.fastest = NEVER
     peer.told = 0
     peer.table = [UNEXPLAINED] * (NODES_MAX + 1)
     replicate.regard_hosts(node)
@@ -100,6 +102,9 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
         reader = Reader(data)
         seq = reader.long()
         ack = reader.long()
+        sent_at = reader.long()
+        if not 0 <= sent_at < NEVER:
+            raise BadFrame("a time that no clock shows")
         if seq != 0:
             if seq != peer.received + 1:
                 raise BadFrame("a frame is missing, or came twice")
@@ -107,6 +112,7 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
         if ack < peer.acked or ack > peer.sent:
             raise BadFrame("an acknowledgement of a frame that was never sent")
         links.note_ack(peer, ack)
+        links.note_time(node, peer, sent_at)
         slots.gather(node)
         while reader.more():
             kind = reader.u8()

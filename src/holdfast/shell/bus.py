@@ -50,6 +50,7 @@ from holdfast.shell.bounds import (
 )
 from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
 from holdfast.shell.plain import address_text, set_options
+from holdfast.shell.settings import SettingsError
 from holdfast.wire.bus import VERSION
 
 log = logging.getLogger("holdfast")
@@ -100,6 +101,15 @@ def read_join(text: str) -> Place | None:
     if not number.isascii() or not number.isdigit() or len(number) > 5 or not 0 < int(number) < 65536:
         return None
     return Place(place.host, int(number))
+
+
+def check_bus_port(given: int, port: int) -> None:
+    """Other nodes look for a bus that nobody said anything about at port + 10000: there must be such a port."""
+    if given == 0 and port + BUS_PORT_OFFSET > 65535:
+        raise SettingsError(
+            f"port {port}: other nodes would be met at port + {BUS_PORT_OFFSET}, which is beyond 65535: choose a lower "
+            "port, or set cluster-bus-port"
+        )
 
 
 class Linked:

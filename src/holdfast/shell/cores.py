@@ -44,7 +44,7 @@ from holdfast.shell.bounds import (
     CORE_STOP_S,
     LINE_BYTES_MAX,
 )
-from holdfast.shell.bus import BUS_PORT_OFFSET, UNIX
+from holdfast.shell.bus import BUS_PORT_OFFSET, UNIX, check_bus_port
 from holdfast.shell.listening import is_any, is_loopback
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
@@ -94,6 +94,8 @@ class Cores:
             raise SettingsError("with several cores the bus chooses its own Unix sockets: leave cluster-bus-unixsocket")
         if self.config.number("port") + len(self.cores) > 65535:
             raise SettingsError("node i listens on port + i, beyond 65535 for the last of them: choose a lower port")
+        if self.config.number("port") > 0:
+            check_bus_port(self.config.number("cluster-bus-port"), self.config.number("port") + len(self.cores))
         if self.settings.secret and not self.config.text("announce-ip") and any(map(is_any, self.addresses)):
             raise SettingsError(
                 "nodes of other machines cannot tell where the nodes of this one are while it listens on all "

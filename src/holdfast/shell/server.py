@@ -33,7 +33,7 @@ from holdfast.core.peers import Peer, PeerFacts
 from holdfast.core.session import Session
 from holdfast.core.version import VERSION
 from holdfast.shell import clock
-from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, read_join
+from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, check_bus_port, read_join
 from holdfast.shell.cores import Siblings
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
@@ -256,6 +256,8 @@ class Server:
             if self.core > 0:
                 self.sockets.listen(bind(address, self.config.number("port"), backlog, is_shared=True))
         if self.core == 0:
+            if self.is_port_given:
+                check_bus_port(self.config.number("cluster-bus-port"), self.port)
             self.config.set("port", str(self.port))  # what it came to, where the system chose
         path = self.config.text("unixsocket")
         if not addresses and not path:
@@ -318,7 +320,7 @@ class Server:
                     self.node.alarms.set(self.node.beat, self.node.now)
 
     def bind_bus(self, addresses: list[str]) -> list[socket.socket]:
-        """Where others look for it: port + 10000, unless it was said otherwise or there is no such port."""
+        """Where others look for it: port + 10000, unless it was said otherwise, or the system chose a higher port."""
         backlog = self.config.number("tcp-backlog")
         port = self.config.number("cluster-bus-port")
         usual = self.port + BUS_PORT_OFFSET

@@ -1,12 +1,13 @@
 """What nodes say to each other: frames of messages, little-endian, no padding.
 
-    frame     seq u64 · ack u64 · message*          (the shell puts a u32 length before it on a socket)
+    frame     seq u64 · ack u64 · time i64 · message*   (the shell puts a u32 length before it on a socket)
     message   type u8 · fields as below
 
 `seq` counts the frames of one link epoch from 1; `ack` says up to which frame of the other side we have done
-everything it asked for. Job ids are their 48 characters. A set of nodes is a bit mask in the sender's own
-numbering; a NODE message says which life of which node a bit stands for before the first mask that uses it, anew
-in each epoch and for each life. Times are milliseconds that remain, stamped when the frame is made.
+everything it asked for; `time` is the sender's clock, in ms, when the frame was made. Job ids are their 48
+characters. A set of nodes is a bit mask in the sender's own numbering; a NODE message says which life of which node a
+bit stands for before the first mask that uses it, anew in each epoch and for each life. Times in messages are
+milliseconds that remain, stamped when the frame is made.
 
 This file only reads and writes; what the messages mean is in core/, in the file named after each group.
 """
@@ -25,7 +26,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -37,7 +38,7 @@ FRAME_BYTES_FULL: Final = 4 * 1024 * 1024
 
 ID: Final = 48
 NODE_ID: Final = 40
-HEADER: Final = 16
+HEADER: Final = 24
 
 # Membership (core/membership.py).
 NODE: Final = 1  # index u8, node id 40, incarnation i64

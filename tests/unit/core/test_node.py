@@ -318,13 +318,30 @@ def test_passwords_are_not_shown_to_monitors() -> None:
             assert b"sesame" not in line
 
 
-def test_an_ack_for_a_job_we_have_not_made_yet_is_kept_for_nobody() -> None:
-    """A joining node keeps acks of others' jobs. One of its own future would stand in that job's place."""
+def renumbered(jid: bytes, ahead: int) -> bytes:
+    return jid[:10] + b"%016x" % (int(jid[10:26], 16) + ahead) + jid[26:]
+
+
+@pytest.mark.parametrize("ahead", [1, 3_600_000_000])
+def test_an_ack_for_a_job_that_an_earlier_life_made_takes_no_later_jobs_place(ahead: int) -> None:
+    """The clock was set back between the two: to this life the number is still to come. It is never given out."""
     bench = Bench()
     bench.do("CLUSTER", "MEET", "127.0.0.1", "7712")
     first = (bench.do("ADDJOB", "q", "b", "0") or b"")[1:49]
-    following = b"%016x" % (int(first[10:26], 16) + 1)
-    assert bench.do("ACKJOB", (first[:10] + following + first[26:]).decode()) == b":0\r\n"
-    assert bench.node.jobs == 1
-    bench.do("ADDJOB", "q", "b", "0")
-    assert bench.node.jobs == 2 and bench.do("QLEN", "q") == b":2\r\n"
+    acked = renumbered(first, ahead)
+    assert bench.do("ACKJOB", acked) == b":0\r\n"
+    assert bench.node.jobs == 2, "kept for whoever holds a copy"
+    second = (bench.do("ADDJOB", "q", "b", "0") or b"")[1:49]
+    assert second[10:26] > acked[10:26]
+    assert bench.node.jobs == 3 and bench.do("QLEN", "q") == b":2\r\n"
+
+
+def test_an_ack_for_a_number_that_no_clock_can_have_given_out_is_kept_for_nobody() -> None:
+    bench = Bench()
+    bench.do("CLUSTER", "MEET", "127.0.0.1", "7712")
+    first = (bench.do("ADDJOB", "q", "b", "0") or b"")[1:49]
+    for ahead in (2 * 86_400_000_000, (1 << 62), (1 << 63) - 1 - int(first[10:26], 16)):
+        assert bench.do("ACKJOB", renumbered(first, ahead)) == b":0\r\n"
+    second = (bench.do("ADDJOB", "q", "b", "0") or b"")[1:49]
+    assert second[:26] == renumbered(first, 1)[:26]
+    assert bench.node.jobs == 2

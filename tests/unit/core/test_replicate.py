@@ -39,7 +39,7 @@ class Mesh(Bench):
         """The peer says it has its copy; whether the job is accepted by that."""
         peer = self.peers[number]
         words = bytes([bus.GOTJOB]) + self.node.id_text(job) + bytes([replicate.version_of(job)])
-        frame = (peer.received + 1).to_bytes(8, "little") + bytes(8) + words
+        frame = (peer.received + 1).to_bytes(8, "little") + bytes(16) + words
         assert self.node.frame(peer, frame)
         return job.task is None
 
@@ -127,6 +127,6 @@ def test_replies_to_one_session_leave_as_one_piece_and_in_order() -> None:
     first, second = (mesh.add("REPLICATE", "2"), mesh.add("REPLICATE", "2"))
     peer = mesh.peers[0]
     words = b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) + b"\x00" for job in (second, first))
-    assert mesh.node.frame(peer, (peer.received + 1).to_bytes(8, "little") + bytes(8) + words)
+    assert mesh.node.frame(peer, (peer.received + 1).to_bytes(8, "little") + bytes(16) + words)
     expected = b"".join(b"+" + mesh.node.id_text(job) + b"\r\n" for job in (first, second))
     assert [data for _, data in mesh.node.wakeups] == [expected]

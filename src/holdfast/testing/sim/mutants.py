@@ -20,6 +20,7 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "old-life-counts": ("unknown-holder-believed",),
     "unknown-holder-believed": ("old-life-counts",),
     "heal-sends-first": ("late-holders-untold", "unsure-sets-trusted"),
+    "queued-answer-unheard": ("refusal-queues",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
 }
@@ -54,6 +55,7 @@ MUTANTS: Final[dict[str, str]] = {
     "resend-after-reconnect": "frames of an old epoch are sent again in the new one, whoever is there now",
     "life-on-the-wall": "lives, leases and tombstones run on the wall clock",
     "life-longer-by-hop": "a receiver takes the full TTL anew, or the longer of two lives",
+    "flight-not-counted": "the time a copy was on its way is not taken from its life",
     "expire-by-bad-clock": "a start whose wall clock is off its peers' expires jobs at once",
     "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",
     "had-not-wanted": "background replication is given up: copies stay at what was had at the reply",
@@ -63,6 +65,7 @@ MUTANTS: Final[dict[str, str]] = {
     "missed-acks-not-read": "a node that returns queues its jobs before it has heard which were acked meanwhile",
     "unsure-sets-trusted": "who held a job is believed to be known although a holder lost what it knew",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
+    "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
     "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
@@ -75,6 +78,9 @@ MUTANTS: Final[dict[str, str]] = {
     "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",
     "once-copied": "at-most-once jobs are replicated or healed like others",
     "once-requeued-at-start": "an at-most-once job found after an unclean stop is queued, not dead `in doubt`",
+    "refusal-queues": "a copy that is refused by the node last responsible is queued without asking other holders",
+    "queued-answer-unheard": "who has queued a job does not heed the answer that it is queued elsewhere",
+    "late-enqueue-obeyed": "a job is queued for the first time although somebody else has it by now",
     "queued-lost": "that a job is queued here is not said again when the link breaks before it was heard",
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",

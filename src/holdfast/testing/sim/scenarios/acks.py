@@ -63,6 +63,25 @@ def an_ack_for_an_unknown_job_survives_a_restart(new: New) -> None:
     end_well(sim, job)
 
 
+@catches("own-number-not-believed")
+def an_ack_counts_though_the_clock_was_set_back_since_the_job_was_made(new: New) -> None:
+    """A dies before its job is accepted, so it has no record of it, and comes back an hour earlier. B has the job, and
+    is cut off."""
+    sim = new(nodes="AB", seed=13)
+    sim.hold("B", "A")
+    sim.begin_add(at="A", replicate=2, retry_s=3)
+    sim.run_for(seconds=0.5)
+    sim.crash("A")
+    sim.fault("jump", "A", amount=-3_600_000)
+    sim.cut("A")
+    sim.restart("A")
+    job = sim.consume(at="B", timeout_ms=20_000)
+    assert job
+    sim.ack(job, at="A")
+    sim.run_for(seconds=2)
+    end_well(sim, job)
+
+
 @catches("h4-no-tombstone-for-unknown")
 def a_copy_that_comes_after_the_ack_stays_dead(new: New) -> None:
     """A's REPL to C is slow, so B is asked in its place. The job is done and B collects the ack: C is told

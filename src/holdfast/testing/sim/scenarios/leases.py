@@ -104,6 +104,61 @@ def what_was_said_into_a_dying_link_is_said_again(new: New) -> None:
     assert list(sim.copies(job).values()).count("queued") == 1, f"queued twice: {sim.copies(job)}"
 
 
+@catches("refusal-queues")
+def a_node_that_refuses_a_copy_says_nothing_about_the_other_holders(new: New) -> None:
+    """D, leaving, adds a job that others keep, and forgets it. One has it with a consumer and is slow to say so; the
+    others ask D, too, take it for a holder that lost its copy, and send it one, which it refuses."""
+    for seed in range(110, 114):
+        sim = new(nodes="ABCD", seed=seed, settings=(("cluster-node-timeout", "6000"),))
+        sim.do("D", "CLUSTER", "LEAVING", "yes")
+        job = sim.add_job(at="D", replicate=3, retry_s=5)
+        sim.run_for(seconds=4.5)
+        first = next(name for name, state in sim.copies(job).items() if state == "queued")
+        others = "ABC".replace(first, "")
+        sim.hold(first, others)
+        assert sim.consume(at=first) == job
+        got = [sim.wait_for_job(at=name) for name in others]
+        sim.run_for(seconds=3)
+        assert got == [[], []], "two workers at once"
+        end_well(sim)
+
+
+@catches("queued-answer-unheard")
+def who_asks_and_queues_before_the_answer_hears_that_it_is_queued(new: New) -> None:
+    """As above, with the job still queued where it was: of two queued copies one is left."""
+    for seed in range(114, 118):
+        sim = new(nodes="ABCD", seed=seed)
+        sim.do("D", "CLUSTER", "LEAVING", "yes")
+        job = sim.add_job(at="D", replicate=3, retry_s=5)
+        sim.run_for(seconds=4.5)
+        first = next(name for name, state in sim.copies(job).items() if state == "queued")
+        late = sim.hold(first, "ABC".replace(first, ""))
+        sim.run_for(seconds=3)
+        sim.end_fault(late)
+        sim.run_for(seconds=1)
+        assert list(sim.copies(job).values()).count("queued") == 1, f"queued twice: {sim.copies(job)}"
+        end_well(sim)
+
+
+@catches("late-enqueue-obeyed")
+def a_slow_word_to_queue_a_job_is_too_late(new: New) -> None:
+    """D, leaving, adds a job that others keep, and asks A to queue it. That is slow: another has queued it by then, as
+    nobody else seemed to."""
+    for seed in range(118, 124):
+        sim = new(nodes="ABCD", seed=seed, settings=(("cluster-node-timeout", "6000"),))
+        sim.do("D", "CLUSTER", "LEAVING", "yes")
+        adding = sim.begin_add(at="D", replicate=3, retry_s=2)
+        while not all(sim.views()[name] for name in "ABC"):
+            sim.run_for(seconds=0.001)
+        late = sim.hold("D", "A")
+        sim.run_for(seconds=4)
+        sim.end_fault(late)
+        sim.run_for(seconds=1)
+        copies = sim.copies(adding.id)
+        assert list(copies.values()).count("queued") == 1, f"queued nowhere, or twice: {copies}"
+        end_well(sim)
+
+
 @catches("restart-forgets-leases")
 def a_restart_does_not_end_a_lease(new: New) -> None:
     sim = new(nodes="AB", seed=54)

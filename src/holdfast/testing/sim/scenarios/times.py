@@ -16,6 +16,23 @@ def moving_a_job_adds_nothing_to_its_life(new: New) -> None:
     end_well(sim)
 
 
+@catches("flight-not-counted")
+def time_on_the_way_is_part_of_a_life(new: New) -> None:
+    """A gives B a job that lives for eight seconds; it takes five to get there, and nobody waits for it any more."""
+    sim = new(nodes="AB", seed=65, settings=(("cluster-node-timeout", "15000"),))
+    sim.wait_for_job(at="B", timeout_ms=1_500)
+    sim.run_for(seconds=1)
+    late = sim.hold("A", "B")
+    job = sim.add_job(at="A", retry_s=0, ttl_s=8)
+    sim.run_for(seconds=5)
+    sim.end_fault(late)
+    sim.run_for(seconds=0.1)
+    assert sim.copies(job)["B"] == "queued"
+    sim.run_for(seconds=4)
+    assert sim.consume(at="B", timeout_ms=100) == "", "its life was over"
+    end_well(sim)
+
+
 @catches("life-on-the-wall")
 def a_jump_of_the_wall_clock_ends_no_life_and_no_lease(new: New) -> None:
     sim = new(nodes="AB", seed=61)
