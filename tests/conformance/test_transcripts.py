@@ -26,7 +26,10 @@ def describe(path: Path, difference: Difference) -> str:
 
 
 def test_there_is_a_transcript_for_every_group() -> None:
-    groups = "acks addjob addjobs admin getjob memory nack-enqueue-dequeue queues scans show time working"
+    groups = (
+        "acks addjob addjobs admin failures getjob leases memory nack-enqueue-dequeue queues results scans show time "
+        "working"
+    )
     assert [path.stem for path in files()] == groups.split()
 
 

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import links, peers, records, tombs
+from holdfast.core import links, peers, records, results, tombs
 from holdfast.core.ids import id_seq
-from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, UNSURE, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 DONE: Final = 0
 ABORTED: Final = 1
 FLUSHED: Final = 2
+CANCELLED: Final = 3
+DELETED: Final = 4
 
 # What GOTACK says.
 HOLDS: Final = 0
@@ -66,7 +68,7 @@ class Ending(Task):
 
     def __init__(self, why: i64) -> None:
         super().__init__()
-        self.why: i64 = why
+        self.why = why
         self.unknown: i64 = 0  # confirmed by saying it knows nothing of the job
         self.asked: i64 = 0  # told in this round, answer still to come
         self.tries: i64 = 0
@@ -90,6 +92,8 @@ def mark(node: Node, job: Job, why: i64) -> None:
         job.queue.remove(job)
     node.asking.pop(job, None)
     ask_everybody_if_unsure(node, job)
+    if job.flags & SPECIAL:
+        results.tell_end(node, job, results.word_of(why))
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0
@@ -167,17 +171,23 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
-    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
+    if not is_worth_keeping(node, jid):
         return False
-    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
-        return False  # a number that was never given out
-    if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
-        return False  # made by nobody we know, and by now we would know them
     job = make_ended(node, jid, True)
     if job is None:
         return False
     end(node, job, DONE)
     return True
+
+
+def is_worth_keeping(node: Node, jid: bytes) -> bool:
+    """Whether there may be such a job, which can be delivered again."""
+    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
+        return False
+    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
+        return False  # a number that was never given out
+    # Made by nobody we know is no reason while we may not know them yet.
+    return is_made_by_a_node_we_know(node, jid) or node.is_young()
 
 
 def is_of_an_earlier_life(node: Node, jid: bytes) -> bool:
@@ -194,6 +204,8 @@ def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
+    if node.results.kept:
+        results.tell_result(node, peer, jid)
     links.explain(node, peer, holders)
     peer.out.append(bus.SETACK)
     peer.out.write(jid)
@@ -225,7 +237,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     why = reader.u8()
     is_ack_only = reader.u8() != 0
     holders = links.read_mask(node, peer, reader)
-    if why > FLUSHED:
+    if why > DELETED:
         raise BadFrame("an ending there is none of")
     tomb = node.tombs.get(jid)
     if tomb is not None:
@@ -257,6 +269,8 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state != ACKED:
         if not node.abandon_adding(job):
             mark(node, job, why)
+        if job.responsible == ME and is_ack_only and why == DONE:
+            job.queue.acked += 1
         if is_ack_only:
             collect_or_tell(node, job)  # nobody else will
         else:

@@ -29,8 +29,9 @@ ACTIVE: Final = 1  # known here, not queued here: delayed, or handed out and not
 QUEUED: Final = 2
 ACKED: Final = 3
 GONE: Final = 4
+DEAD: Final = 5  # has failed too often, or was given up: kept, and queued again only on somebody's word (fate.py)
 
-STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone"]
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone", b"dead"]
 
 # Flags.
 HANDED_OUT: Final = 1  # this node gave the job to a consumer at least once
@@ -38,9 +39,12 @@ QUEUED_BEFORE: Final = 2  # it has been queued here at least once
 ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
-SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None
+SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None, or somebody waits for its end
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
+BACKING_OFF: Final = 256  # it failed here, and waits here until it is queued again
+LONG_LEASE: Final = 512  # the responsible node said it is out for longer than its retry time
+WATCHED: Final = 1024  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128
 """Jobs per page: large enough that neighbours rarely need a lookup and an alarm is shared by many, small
@@ -56,6 +60,7 @@ class Task:
 
     def __init__(self) -> None:
         self.confirmed: i64 = 0  # nodes that have said what we wait for
+        self.why: i64 = 0  # how the job has ended, if it has (acks.py)
 
 
 @mypyc_attr(acyclic=True)

@@ -129,6 +129,15 @@ class Lane:
             self.head = self.blocks[0]
             self.tail = self.blocks[-1]
 
+    def ahead(self, job: Job) -> i64:
+        """How many jobs are before one that is in this lane."""
+        at = self.block_of(job)
+        count: i64 = 0
+        for i in range(at):
+            block = self.blocks[i]
+            count += len(block.items) - block.pos
+        return count + self.blocks[at].place(job) - self.blocks[at].pos
+
     def block_of(self, job: Job) -> i64:
         """The index of the last block whose first job does not come after `job`."""
         blocks = self.blocks

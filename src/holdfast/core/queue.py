@@ -30,6 +30,7 @@ class Tally:
     def __init__(self) -> None:
         self.out: i64 = 0  # with a consumer
         self.delayed: i64 = 0
+        self.dead: i64 = 0  # and kept
         self.moving: i64 = 0  # given to another node that has not said yet that it took it
         self.ended: i64 = 0  # and not collected yet
 
@@ -48,6 +49,16 @@ class Queue(Alarm):
         self.used: i64 = now  # last time somebody added or asked
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.acked: i64 = 0  # what became of its jobs, counted at the node where it happened
+        self.nacked: i64 = 0
+        self.died: i64 = 0
+        self.expired: i64 = 0
+        self.lease_lost: i64 = 0
+        # Rules for jobs that have none of their own (failure.py), set by QUEUE SET; 0: none.
+        self.attempts: i64 = 0
+        self.backoff: i64 = 0  # ms
+        self.backoff_most: i64 = 0
+        self.retention: i64 = 0  # seconds
         self.adding: i64 = 0  # jobs that wait for their copies
         self.interest: dict[int, int] = {}  # peers with consumers waiting: index -> jobs they can use
         self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last
@@ -106,6 +117,15 @@ class Queue(Alarm):
         """Take out a job that is queued here; the caller gives it its new state."""
         self.size -= 1
         self.lane(i64(job.priority)).remove(job)
+
+    def ahead(self, job: Job) -> i64:
+        """How many jobs would be handed out before one that is queued here."""
+        count: i64 = 0
+        for lane in self.lanes:
+            if lane.priority == i64(job.priority):
+                return count + lane.ahead(job)
+            count += lane.size
+        return count
 
     def oldest(self, count: int) -> list[Job]:
         """The next `count` jobs in the order they would be handed out."""
