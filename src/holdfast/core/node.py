@@ -61,6 +61,7 @@ from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.history import Tale
+from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
     ACKED,
@@ -173,6 +174,7 @@ class Node:
         facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
+        self.homes: Homes = Homes()
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
