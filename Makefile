@@ -111,6 +111,10 @@ mutants: setup ## Take away each rule of the cluster in turn: some check must no
 proc: setup servers ## Real processes: signals, settings, limits, other people's clients
 	@$(PYTEST) $(PROC)
 
+.PHONY: test-pipeline
+test-pipeline: setup servers ## The data pipeline: protocols without Java, stages, real streams on Spark
+	@$(PYTEST) tests/pipeline
+
 .PHONY: fuzz
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from making import events, rows, source_rows
+from by_hand import events, rows, source_rows
 
 from holdfast.pipeline import sketch
 
@@ -24,18 +24,21 @@ def test_the_same_event_read_twice_is_one_row_and_the_newer_schema_wins(spark: S
 
 
 def test_bronze_keeps_what_the_source_gives_and_tells_events_apart_by_their_place(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
     from holdfast.pipeline.stages.events import EVENTS, bronze
 
-    made = bronze(source_rows(spark, "10:00:00 added a node=n9 offset=3:77 colour=red"))
+    read = source_rows(spark, "10:00:00 added a node=n9 ttl_s=60").withColumn("offset", F.lit(77))
+    made = bronze(read)
     assert made.schema.names == EVENTS.names
-    assert rows(made, "event_id", "job_id", "at", "extra") == [("n9/3:77", "a", "10:00:00", {"colour": "red"})]
+    assert rows(made, "event_id", "job_id", "at", "ttl_s") == [("n9/1/77", "a", "10:00:00", 60)]
 
 
 def test_a_job_is_one_row_of_all_its_events_at_all_nodes(spark: SparkSession) -> None:
     from holdfast.pipeline.stages.jobs import fold
 
     jobs = fold(events(spark, """
-        10:00:00 added  a tenant=acme bytes=99
+        10:00:00 added  a tenant=acme delay_ms=2000
         10:00:02 queued a
         10:00:05 handed a worker=w1 node=n2
         10:00:06 nacked a error=boom node=n2
@@ -45,9 +48,26 @@ def test_a_job_is_one_row_of_all_its_events_at_all_nodes(spark: SparkSession) ->
         10:00:45 acked  a node=n3
     """))
     assert rows(jobs, "job_id", "tenant", "body_bytes", "added_at", "first_handed_at", "ended_at", "outcome") == [
-        ("a", "acme", 99, "10:00:00", "10:00:05", "10:00:45", "done")]
+        ("a", "acme", 10, "10:00:00", "10:00:05", "10:00:45", "done")]
     assert rows(jobs, "attempts", "nacks", "losses", "worker", "error", "nodes", "wait_ms", "run_ms") == [
         (3, 1, 1, "w3", "boom", 3, 3000.0, 4000.0)]
+
+
+def test_a_job_that_was_revived_is_open_until_it_ends_again(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+
+    jobs = fold(events(spark, """
+        10:00:00 dead a
+        10:01:00 revived a
+        10:00:00 dead b
+        10:01:00 revived b
+        10:02:00 dead b
+        10:00:00 dead c
+        10:01:00 revived c
+        10:02:00 acked c
+    """))
+    assert rows(jobs, "job_id", "outcome", "ended_at") == [
+        ("a", None, None), ("b", "dead", "10:02:00"), ("c", "done", "10:02:00")]
 
 
 def test_a_job_of_which_little_is_known_is_what_is_known(spark: SparkSession) -> None:
@@ -63,7 +83,7 @@ def test_a_job_of_which_little_is_known_is_what_is_known(spark: SparkSession) ->
         10:05:00 expired old node=n1
         10:05:01 expired old node=n2
         10:00:00 added   open
-        10:00:00 refused -
+        10:00:00 refused - count=1
     """))
     assert rows(jobs, "job_id", "added_at", "ended_at", "outcome", "wait_ms", "run_ms") == [
         ("late", None, "10:00:06", "done", None, 1000.0),
@@ -86,7 +106,7 @@ STORY = """
     10:01:50 dead    b error=timeout_after_99_s
     10:01:59 added   c
     10:00:30 added   d queue=other
-    10:03:00 refused - queue=other
+    10:03:00 refused - queue=other count=7
 """
 
 
@@ -98,7 +118,7 @@ def test_queues_by_the_minute(spark: SparkSession) -> None:
     gold = per_minute(story, fold(story)).cache()
     assert rows(gold, "queue", "minute", "added", "handed", "done", "nacked", "lost", "dead", "refused", "backlog") == [
         ("other", "10:00:00", 1, 0, 0, 0, 0, 0, 0, 1),
-        ("other", "10:03:00", 0, 0, 0, 0, 0, 0, 1, 1),
+        ("other", "10:03:00", 0, 0, 0, 0, 0, 0, 7, 1),
         ("q", "10:00:00", 2, 2, 1, 1, 0, 0, 0, 1),
         ("q", "10:01:00", 1, 2, 0, 0, 1, 1, 0, 1),
     ]

@@ -15,20 +15,22 @@ from holdfast.pipeline.lake import SCHEMA as SCHEMA_VERSION
 from .schema import schema
 
 EVENTS: Final = schema("""
-    event_id string, type string, at timestamp, node string, offset string, job_id string, queue string, attempt int,
-    worker string, error string, tenant string, domain string, parent_id string, priority int, body_bytes long,
-    schema_version int, extra map<string, string>
+    event_id string, type string, at timestamp, node string, job_id string, queue string, attempt int, worker string,
+    error string, cause string, tenant string, domain string, `group` string, parent_id string, peer string,
+    body_bytes long, lease_ms long, delay_ms long, count long, copy boolean, retry_s int, ttl_s long, priority int,
+    attempts_max int, headers map<string, string>, schema_version int
 """)
-"""Columns of bronze and silver events. `extra` has what a newer node says and this version does not know."""
+"""Columns of bronze and silver events; docs/reference/history.md says what they mean."""
 
 
 def bronze(read: DataFrame) -> DataFrame:
     """Rows of the `events` source as bronze keeps them: nothing is thrown away."""
     return read.select(
-        F.concat_ws("/", "node", "offset").alias("event_id"), "type", F.col("timestamp").alias("at"), "node", "offset",
-        F.col("key").alias("job_id"), "queue", "attempt", "worker", "error", "tenant", "domain",
-        F.col("parent").alias("parent_id"), "priority", "body_bytes",
-        F.lit(SCHEMA_VERSION).alias("schema_version"), "extra",
+        F.concat_ws("/", "node", "segment", "offset").alias("event_id"), "type", F.col("timestamp").alias("at"), "node",
+        F.col("key").alias("job_id"), "queue", "attempt", "worker", "error", "cause", "tenant", "domain", "group",
+        F.col("parent").alias("parent_id"), "peer", "body_bytes", "lease_ms", "delay_ms", "count", "copy", "retry_s",
+        "ttl_s", "priority", F.col("attempts").alias("attempts_max"), "headers",
+        F.lit(SCHEMA_VERSION).alias("schema_version"),
     ).to(EVENTS)
 
 

@@ -16,8 +16,8 @@ from . import sketches
 from .names import HANDED, LOST, NACKED, OUTCOMES, REFUSED
 from .schema import schema
 
-OF_EVENTS: Final = (HANDED, NACKED, LOST, REFUSED)
-COUNTS: Final = ("added", *OF_EVENTS, *OUTCOMES.values())
+OF_EVENTS: Final = {HANDED: "handed", NACKED: "nacked", LOST: "lost", REFUSED: "refused"}
+COUNTS: Final = ("added", *OF_EVENTS.values(), *OUTCOMES.values())
 QUEUE_MINUTE: Final = schema(
     "queue string, minute timestamp, " + ", ".join(f"{name} long" for name in COUNTS)
     + ", retry_rate double, duplicate_rate double, backlog long, "
@@ -31,17 +31,19 @@ KEY: Final = ["queue", "minute"]
 def per_minute(events: DataFrame, jobs: DataFrame) -> DataFrame:
     """From events and jobs. Minutes are complete from the day on of which all events are here, and all jobs that were
     not ended before it."""
+    word = F.create_map(*[F.lit(each) for pair in OF_EVENTS.items() for each in pair])[F.col("type")]
     happened = (
-        events.where(F.col("type").isin(*OF_EVENTS)).select("queue", "at", F.col("type").alias("what"), "attempt")
-        .unionByName(jobs.select("queue", F.col("added_at").alias("at"), F.lit("added").alias("what"),
-                                 F.lit(0).alias("attempt")))
-        .unionByName(jobs.select("queue", F.col("ended_at").alias("at"), F.col("outcome").alias("what"),
-                                 F.lit(0).alias("attempt")))
+        events.where(F.col("type").isin(*OF_EVENTS)).select(
+            "queue", "at", word.alias("what"), (F.col("attempt") > 1).alias("is_again"),
+            F.when(F.col("type") == REFUSED, F.col("count")).otherwise(1).alias("count"),
+        )
+        .union(jobs.select("queue", "added_at", F.lit("added"), F.lit(False), F.lit(1)))
+        .union(jobs.select("queue", "ended_at", "outcome", F.lit(False), F.lit(1)))
         .where(F.col("queue").isNotNull() & F.col("at").isNotNull())
     )
     counts = happened.groupBy("queue", F.date_trunc("minute", "at").alias("minute")).agg(
-        *[F.count_if(F.col("what") == name).alias(name) for name in COUNTS],
-        F.count_if((F.col("what") == HANDED) & (F.col("attempt") > 1)).alias("again"),
+        *[F.sum(F.when(F.col("what") == name, F.col("count")).otherwise(0)).alias(name) for name in COUNTS],
+        F.count_if((F.col("what") == "handed") & F.col("is_again")).alias("again"),
     )
     first = jobs.withColumn("minute", F.date_trunc("minute", "first_handed_at"))
     ended = jobs.withColumn("minute", F.date_trunc("minute", "ended_at"))
