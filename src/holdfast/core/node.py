@@ -50,6 +50,7 @@ from holdfast.core import (
     requeue,
     slots,
     talk,
+    users,
     views,
     waiting,
 )
@@ -93,6 +94,7 @@ from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.reply import write_error, write_number
+from holdfast.core.rights import User
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -159,6 +161,7 @@ class Node:
         self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
+        self.users: dict[bytes, User] = {}
         # Commands.
         self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
         self.no_command: Entry = Entry(COMMANDS[0])  # what was run when there is no such command
@@ -248,7 +251,7 @@ class Node:
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
-        session = Session(self.session_count, address, self.now, not self.config.text("requirepass"))
+        session = Session(self.session_count, address, self.now, not users.are_asked_for(self))
         self.sessions[session.number] = session
         self.account(SESSION_BYTES)
         return session
@@ -289,6 +292,8 @@ class Node:
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
+            if session.rights is not None:
+                users.check(self, session, session.rights, entry.command.name, argv)
             if self.refusal and (not entry.command.is_for_loading if self.is_loading else entry.command.is_write):
                 raise Refused(self.refusal)
             entry.calls += 1
@@ -809,7 +814,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
-        if not self.config.text("requirepass"):
+        if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True
                 session.settle()
