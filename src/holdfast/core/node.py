@@ -39,6 +39,7 @@ from holdfast.core import (
     doubt,
     errors,
     federate,
+    history,
     leases,
     links,
     membership,
@@ -60,6 +61,8 @@ from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
+from holdfast.core.history import Tale
+from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
     ACKED,
@@ -137,6 +140,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
+        self.tale: Tale = Tale()  # what happened in this turn (history.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -173,6 +177,7 @@ class Node:
         facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
+        self.homes: Homes = Homes()
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -208,6 +213,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
         self.syncs_adds: bool = False  # a turn that adds must be on disk before anything leaves
@@ -299,6 +305,8 @@ class Node:
             entry.calls += 1
             entry.command.run(self, session, argv)
         except CommandError as error:
+            if isinstance(error, Refused):
+                history.refused(self, argv, error.text)
             out.truncate(start)
             write_error(out, error.text)
         except Exception:
@@ -485,10 +493,12 @@ class Node:
                 self.alarms.set(page, job.expire)
             if self.is_recording:
                 records.job(self, job)
+            if self.is_telling:
+                history.added(self, job)
             self.enqueue(job)
             return job
-        if self.is_recording:
-            records.job(self, job)
+        records.job(self, job)
+        history.added(self, job)
         return job
 
     def keep(self, job: Job) -> None:
@@ -527,6 +537,8 @@ class Node:
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        if self.is_telling:
+            history.queued(self, job)
         job.flags |= QUEUED_BEFORE
         queue = job.queue
         queue.used = self.now
@@ -577,6 +589,8 @@ class Node:
             return
         if self.is_recording:
             records.handout(self, job, retry * 1000)
+        if self.is_telling:
+            history.handed_out(self, job, session, retry * 1000)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -623,6 +637,7 @@ class Node:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
                 return
+        history.expired(self, job)
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -751,6 +766,7 @@ class Node:
         if job.state != WAIT_REPL:
             return False
         job.queue.adding -= 1
+        history.added(self, job)
         acks.mark(self, job, acks.DONE)
         self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
         self.wake_at(job, self.now + acks.TAKE_OVER_MS)
