@@ -128,6 +128,18 @@ SETTINGS: Final = [
     Setting("protected-mode", SWITCH, "yes",
             "Refuse to listen beyond this machine while no password is set."),
     Setting("requirepass", TEXT, "", "Password that clients must give by AUTH; empty: none."),
+    Setting("users-file", TEXT, "",
+            "File with the users who may connect, their roles and queues; made by `holdfast users`. SIGHUP reads it "
+            "again.", live=False),
+    Setting("tls-port", NUMBER, "0", "TCP port for clients that speak TLS; 0: none.", live=False, high=65535),
+    Setting("tls-cert-file", TEXT, "", "Certificate of this node, PEM, with its chain.", live=False),
+    Setting("tls-key-file", TEXT, "", "Its private key.", live=False),
+    Setting("tls-ca-file", TEXT, "", "Who signs the certificates of clients and of other nodes.", live=False),
+    Setting("tls-auth-clients", CHOICE, "no",
+            "Whether a client must show a certificate (yes), may (optional), or is not asked (no). One whose common "
+            "name is that of a user is logged in as that user.", live=False, choices=("no", "optional", "yes")),
+    Setting("tls-cluster", SWITCH, "no",
+            "Nodes talk to each other by TLS only, each with its certificate, signed by tls-ca-file.", live=False),
     Setting("enable-debug", SWITCH, "no", "Allow the DEBUG command.", live=False),
     Setting("maxclients", NUMBER, "10000", "Connections at one time; more are told so and closed.", low=1),
     Setting("timeout", NUMBER, "0", "Close a client that has been idle this many seconds; 0: never."),

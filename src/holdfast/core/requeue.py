@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, peers, records, replicate, tombs
+from holdfast.core import acks, history, links, peers, records, replicate, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -172,6 +172,10 @@ def order_key(job: Job, node_id: bytes) -> int:
 def again(node: Node, job: Job) -> None:
     """Queue it here."""
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
+    if job.responsible != ME:
+        history.lease_lost(node, job, b"node-silent")
+    elif job.flags & HANDED_OUT:
+        history.lease_lost(node, job, b"lease-ended")
     job.responsible = ME
     stop_asking(node, job)
     job.flags &= ~MOVING
