@@ -1,7 +1,7 @@
 """What the machine answers when it will not, or can not.
 
     CommandError         the reply is an error; nothing was changed
-    ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE)
+    ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE, NOPERM)
     └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING,
                          LOADING, MISCONF)
 
@@ -82,6 +82,7 @@ NO_AUTH: Final = b"NOAUTH Authentication required."
 BAD_PASSWORD: Final = b"ERR invalid password"
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 WRONG_PASS: Final = b"WRONGPASS invalid username-password pair or user is disabled."
+NO_PERM: Final = b"NOPERM this user has no permission to run that"
 NO_PROTO: Final = b"NOPROTO unsupported protocol version"
 BAD_CURSOR: Final = b"ERR invalid cursor or option name"
 BAD_STATE: Final = b"ERR Invalid job state name"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import gates, groups, records, replicate, unique, waiting
+from holdfast.core import gates, groups, history, records, replicate, unique, waiting
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import ttl_minutes, write_id
@@ -108,6 +108,7 @@ def try_here(node: Node, add: Add) -> None:
     for job in jobs:
         job.state = ACTIVE
         records.job(node, job)
+        history.added(node, job)
         replicate.begin_life(node, job)
         gates.accepted(node, job)
         if options.replicate > 1:

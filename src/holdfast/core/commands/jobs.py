@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, federate, keyed, leases, peers, queues, records, replicate, requeue, waiting
+from holdfast.core import (
+    acks,
+    errors,
+    federate,
+    history,
+    keyed,
+    leases,
+    peers,
+    queues,
+    records,
+    replicate,
+    requeue,
+    waiting,
+)
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
@@ -237,9 +250,10 @@ def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is None:
-            if len(node.peers) > 1 or node.is_joining:
-                acks.ack_unknown(node, argv[i])
+            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, argv[i]):
+                history.acked_unknown(node, argv[i], session)
         elif job.state != ACKED:
+            history.acked(node, job, session)
             node.end(job)
             count += 1
     write_int(node.out, count)
@@ -252,6 +266,8 @@ def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
+            if job.state != ACKED:
+                history.acked(node, job, session)
             acks.fast(node, job)
             count += 1
         else:
@@ -269,6 +285,7 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
         job = node.find(argv[i])
         if job is not None:
             if not node.abandon_adding(job):
+                history.deleted(node, job, b"deleted")
                 acks.forget(node, job)
             count += 1
     write_int(node.out, count)
@@ -281,6 +298,7 @@ def nack(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None and node.may_requeue(job):
+            history.nacked(node, job, session)
             job.nacks += 1
             node.queue_again(job)
             count += 1
@@ -308,6 +326,7 @@ def dequeue(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None and job.state == QUEUED:
+            history.dequeued(node, job, session)
             node.dequeue(job)
             count += 1
     write_int(node.out, count)
@@ -334,6 +353,7 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
             node.lease(job, max(retry * 1000, job.qtime - node.now))  # a longer delay stays as it is
             if job.flags & HANDED_OUT:
                 records.handout(node, job, job.qtime - node.now)
+                history.extended(node, job, session, job.qtime - node.now)
         if job.state == ACTIVE and job.holders != MY_BIT:
             job.responsible = ME
             requeue.tell_working(node, job, job.qtime - node.now)
