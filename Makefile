@@ -153,9 +153,10 @@ show-journal: setup servers ## Every promise of the journal, run and judged in o
 # -- what is written by programs --------------------------------------------------------------------------
 
 .PHONY: docs
-docs: setup ## Write docs/reference from the tables in the code, and the figures in README.md
+docs: setup ## Write docs/reference from the tables in the code and the figures in README.md; build the site
 	@$(PY) -m tools.reference
 	@$(PY) -m tools.figures
+	@$(PY) -m tools.site build/site
 
 .PHONY: rewrite-scripts
 rewrite-scripts: setup ## Write the expected traces of the transcripts anew; read the diff before you commit
