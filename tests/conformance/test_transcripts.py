@@ -27,8 +27,8 @@ def describe(path: Path, difference: Difference) -> str:
 
 def test_there_is_a_transcript_for_every_group() -> None:
     groups = (
-        "acks addjob addjobs admin failures getjob leases memory nack-enqueue-dequeue queues results scans show time "
-        "working"
+        "acks addjob addjobs admin failures getjob leases memory nack-enqueue-dequeue options queues results scans show "
+        "time working"
     )
     assert [path.stem for path in files()] == groups.split()
 

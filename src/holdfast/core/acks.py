@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import links, peers, records, results, tombs
+from holdfast.core import gates, links, peers, records, results, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 DONE: Final = 0
 ABORTED: Final = 1
 FLUSHED: Final = 2
-CANCELLED: Final = 3
-DELETED: Final = 4
+REPLACED: Final = 3  # another job with its unique key took its place
+MERGED: Final = 4  # the same job was added on two sides of a cut (unique.py)
+CANCELLED: Final = 5
+DELETED: Final = 6
+WHY_LAST: Final = 6
 
 # What GOTACK says.
 HOLDS: Final = 0
@@ -101,6 +104,8 @@ def mark(node: Node, job: Job, why: i64) -> None:
     node.free_body(job)
     records.ending(node, job, why)
     node.endings[job] = None
+    if job.flags & SPECIAL:
+        gates.ended(node, job, why)
 
 
 def ask_everybody_if_unsure(node: Node, job: Job) -> None:
@@ -237,7 +242,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     why = reader.u8()
     is_ack_only = reader.u8() != 0
     holders = links.read_mask(node, peer, reader)
-    if why > DELETED:
+    if why > WHY_LAST:
         raise BadFrame("an ending there is none of")
     tomb = node.tombs.get(jid)
     if tomb is not None:

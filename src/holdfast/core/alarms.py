@@ -30,10 +30,10 @@ class Alarm:
         self.wake: i64 = NEVER
 
 
-class Bell(Alarm):
-    """An alarm that knows by itself what to do."""
+class Chore(Alarm):
+    """Something a node does from time to time, and says itself when next."""
 
-    def ring(self, node: Node) -> None:
+    def run(self, node: Node) -> None:
         raise NotImplementedError
 
 

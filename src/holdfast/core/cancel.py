@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, inquire, leases, records, requeue
+from holdfast.core import acks, history, inquire, leases, records, requeue
 from holdfast.core.inquire import Question
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, WAIT_REPL, Job, Lease
 from holdfast.core.peers import ME, Peer
@@ -42,20 +42,21 @@ class Cancelling(Question):
     def reply(self, node: Node, out: BytesWriter) -> None:
         job = node.find(self.jid)
         if self.outcome == ELSEWHERE and job is not None and job.state != ACKED:
+            history.cancelled(node, job, self.session)
             node.end(job, acks.CANCELLED)  # who sees to it cannot be reached, and hears of it later
             self.outcome = CANCELLED
         write_simple(out, WORDS[self.outcome])
 
 
 def cancel(node: Node, session: Session, jid: bytes) -> None:
-    outcome = cancel_here(node, jid)
+    outcome = cancel_here(node, jid, session)
     if outcome <= ELSEWHERE:
         inquire.ask(node, Cancelling(session, jid, outcome), inquire.CANCELLED, jid, -1)
     else:
         write_simple(node.out, WORDS[outcome])
 
 
-def cancel_here(node: Node, jid: bytes) -> i64:
+def cancel_here(node: Node, jid: bytes, session: Session | None) -> i64:
     job = node.find(jid)
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return UNKNOWN
@@ -64,6 +65,7 @@ def cancel_here(node: Node, jid: bytes) -> i64:
     if requeue.is_leased(node, job) or (job.state == ACTIVE and job.retry == 0 and job.flags & HANDED_OUT):
         call_off(node, job)
         return ASKED
+    history.cancelled(node, job, session)
     node.end(job, acks.CANCELLED)
     return CANCELLED
 
@@ -79,4 +81,4 @@ def call_off(node: Node, job: Job) -> None:
 
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
-    bus.write_i8(out, cancel_here(node, reader.job_id()))
+    bus.write_i8(out, cancel_here(node, reader.job_id(), None))

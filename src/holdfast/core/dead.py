@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, inquire
+from holdfast.core import acks, fate, history, inquire
 from holdfast.core.inquire import Question
 from holdfast.core.job import DEAD, IN_DOUBT, Job
 from holdfast.core.limits import ERROR_BYTES_MAX, QUEUE_NAME_BYTES_MAX, SCAN_COUNT_MAX
@@ -200,7 +200,7 @@ def do_all(node: Node, session: Session, wanted: Filter) -> None:
     chosen = choose(node, wanted)
     named = {node.id_text(job) for job in chosen} if wanted.ids else set()
     for job in chosen:
-        do(node, job, wanted.what)
+        do(node, job, wanted.what, session)
     wanted.ids = [jid for jid in wanted.ids if jid not in named]
     if len(node.peers) == 1 or (named and not wanted.ids):
         write_int(node.out, len(chosen))
@@ -215,11 +215,12 @@ def choose(node: Node, wanted: Filter) -> list[Job]:
     return [job for job in node.dead if is_dead(job) and wanted.takes(node, job)]
 
 
-def do(node: Node, job: Job, what: i64) -> None:
+def do(node: Node, job: Job, what: i64, session: Session | None) -> None:
     if what == DELETE:
+        history.deleted(node, job, b"dead-delete")
         node.end(job, acks.DELETED)
     elif job.state == DEAD:
-        fate.send_back(node, job)
+        fate.send_back(node, job, session)
     else:
         node.queue_again(job)
 
@@ -247,5 +248,5 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
         return
     chosen = [job for job in choose(node, wanted) if is_first(node, job, peer)]
     for job in chosen:
-        do(node, job, wanted.what)
+        do(node, job, wanted.what, None)
     bus.write_u32(out, len(chosen))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import inquire, requeue
+from holdfast.core import groups, inquire, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 NO_END: Final = -1  # in place of a time: it does not end by itself
 
 ENDINGS: Final = [
-    b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"cancelled", b"deleted",
+    b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
+    b"merged with another of the same key", b"cancelled", b"deleted",
 ]
 
 TEXTS_MAX: Final = 1000
@@ -121,6 +122,8 @@ def of_queue(node: Node, job: Job) -> list[Reason]:
 def of_waiting(node: Node, job: Job) -> list[Reason]:
     """It is known here and not queued: handed out, delayed, or seen to by another node."""
     left = max(0, job.qtime - node.now) if job.qtime else NO_END
+    if groups.is_held(job):
+        return []  # of_group knows
     if job.flags & MOVING:
         return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
     if job.responsible != ME:
@@ -155,7 +158,17 @@ def peer_name(node: Node, index: i64) -> bytes:
     return node.peers[index].node_id()[:8]
 
 
-REASONS: Final[list[Finder]] = [of_state]
+def of_group(node: Node, job: Job) -> list[Reason]:
+    """It stands in line."""
+    more = job.more
+    ahead = -1 if more is None or not more.group or job.state != ACTIVE else groups.ahead(job)
+    if ahead < 0 or more is None:
+        return []
+    count = b"1 job of group %b is" if ahead == 1 else b"%d jobs of group %%b are" % int(ahead)
+    return [Reason(b"group", count % more.group + b" before it")]
+
+
+REASONS: Final[list[Finder]] = [of_state, of_group]
 """All that can keep a job back. A finder looks at one job of this node and says what it knows."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, leases, records, requeue
+from holdfast.core import acks, fate, gates, history, leases, records, requeue
 from holdfast.core.job import ACTIVE, BACKING_OFF, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import ERROR_BYTES_MAX
 from holdfast.core.more import LEASE_ENDED, NACKED, RELEASED, WORKER_GONE, More, Try
@@ -60,6 +60,7 @@ def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, is_final: b
     """A hand-out of the job has ended like that: queue it again, now or later, or let it die."""
     lease = job.lease
     if lease is not None and lease.is_cancelled:
+        history.cancelled(node, job, None)
         node.end(job, acks.CANCELLED)
         return
     rules = failure_rules(node, job)
@@ -149,6 +150,7 @@ def wait(node: Node, job: Job, ms: i64) -> None:
     job.responsible = ME
     job.flags |= BACKING_OFF | QUEUED_BEFORE
     node.wake_at(job, node.now + ms)
+    gates.waits(node, job)
     records.fate(node, job)
     fate.tell(node, job, fate.WAITS)
 

@@ -17,13 +17,28 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, failure, leases, links, peers, queues, records, replicate, requeue, results, tombs
+from holdfast.core import (
+    acks,
+    failure,
+    gates,
+    history,
+    leases,
+    links,
+    peers,
+    queues,
+    records,
+    replicate,
+    requeue,
+    results,
+    tombs,
+)
 from holdfast.core.copies import Copy, write_job_id
 from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, GONE, LONG_LEASE, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import DURATION_S_MAX, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX
 from holdfast.core.more import RELEASED, More, read
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import Queue
+from holdfast.core.session import Session
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -57,6 +72,7 @@ def die(node: Node, job: Job, cause: bytes, retention_ms: i64) -> None:
     more.died = node.wall
     job.queue.died += 1
     job.responsible = ME
+    history.dead(node, job, cause, results.last_error(job) or b"")
     lie_down(node, job, retention_ms)
     spread(node, job)
 
@@ -81,6 +97,7 @@ def lie_down(node: Node, job: Job, retention_ms: i64) -> None:
     assert page is not None
     node.alarms.at_latest(page, job.expire)
     records.fate(node, job)
+    gates.died(node, job)
     results.tell_end(node, job, results.DEAD)
 
 
@@ -123,10 +140,11 @@ def rise(node: Node, job: Job, life_ms: i64) -> None:
     node.alarms.at_latest(page, job.expire)
 
 
-def send_back(node: Node, job: Job) -> None:
+def send_back(node: Node, job: Job, session: Session | None) -> None:
     """Somebody wants a dead job to be tried again: with all its attempts, and a life as long as its first."""
     more = job.more
     assert more is not None
+    history.revived(node, job, session)
     rise(node, job, more.life)
     if not node.broken("retry-without-round"):
         more.round += 1

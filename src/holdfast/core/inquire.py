@@ -15,7 +15,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core import waiting
-from holdfast.core.alarms import Bell
+from holdfast.core.alarms import Chore
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.session import FOR_PEERS, Session
@@ -43,7 +43,7 @@ KINDS: Final[dict[int, Teller]] = {}
 """By what is asked; talk.py fills it."""
 
 
-class Question(Bell):
+class Question(Chore):
     """One question, and what has come in so far. Its alarm is the end of our patience."""
 
     def __init__(self, session: Session) -> None:
@@ -53,7 +53,7 @@ class Question(Bell):
         self.waiting: i64 = 0  # nodes that were asked and have not answered
         self.answered: i64 = MY_BIT
 
-    def ring(self, node: Node) -> None:
+    def run(self, node: Node) -> None:
         finish(node, self)
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:

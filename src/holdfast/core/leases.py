@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records, requeue
+from holdfast.core import gates, history, records, requeue
 from holdfast.core.job import SPECIAL, WATCHED, Job, Lease
 from holdfast.core.limits import LEASE_BYTES
 from holdfast.core.peers import MY_BIT
@@ -53,10 +53,12 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         give(node, job, lease)
     if form & META:
         write_meta(node, out, job)
+    gates.handed_out(node, job)
     if lease is None:
         records.handout(node, job, ms)
     else:
         records.lease(node, job, lease, ms)
+    history.handed_out(node, job, session, ms)
     if job.retry > 0:
         node.lease(job, ms)
         tell_if_long(node, job, ms)

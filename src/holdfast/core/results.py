@@ -16,7 +16,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core import peers, records, waiting
-from holdfast.core.alarms import Bell
+from holdfast.core.alarms import Chore
 from holdfast.core.job import ACK_ONLY, ACKED, SPECIAL, WAIT_REPL, WATCHED, Job
 from holdfast.core.job import DEAD as IS_DEAD
 from holdfast.core.limits import DURATION_S_MAX, NEVER, RESULT_BYTES, RESULT_BYTES_MAX, RESULTS_PERCENT
@@ -61,7 +61,7 @@ class Watch:
         self.is_elsewhere: bool = False  # another node knows the job, and will tell
 
 
-class Wait(Bell):
+class Wait(Chore):
     """One WAITJOB."""
 
     def __init__(self, session: Session, ids: list[bytes], is_any: bool) -> None:
@@ -72,12 +72,12 @@ class Wait(Bell):
         self.found: dict[bytes, Result] = {}
         self.left: i64 = len(set(ids))
 
-    def ring(self, node: Node) -> None:
+    def run(self, node: Node) -> None:
         finish(node, self)
 
 
-class Sweep(Bell):
-    def ring(self, node: Node) -> None:
+class Sweep(Chore):
+    def run(self, node: Node) -> None:
         forget_old(node)
 
 

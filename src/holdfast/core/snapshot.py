@@ -110,6 +110,9 @@ class Walk:
             if result is not None and result.data is not None:
                 records.result(node, jid, result.word, max(1, result.until - node.now), result.data)
             self.result += 1
+        for key, taken in node.taken.items():
+            if taken.job is None and taken.until > node.now:
+                records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
                 if job.state == ACTIVE:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, failure, inquire, leases, requeue, results
+from holdfast.core import acks, errors, failure, history, inquire, leases, requeue, results
 from holdfast.core.errors import BadRequest
 from holdfast.core.inquire import Question
 from holdfast.core.job import ACK_ONLY, ACKED, DEAD, WAIT_REPL, Job
@@ -60,6 +60,7 @@ class Deed:
         self.has_text: bool = False
         self.number: i64 = 0  # RETRYAFTERMS; thousandths for PROGRESS
         self.is_final: bool = False
+        self.session: Session | None = None  # who says so; None: somebody at another node
 
     def write(self, out: BytesWriter) -> None:
         bus.write_i8(out, self.what)
@@ -137,6 +138,7 @@ def do_here(node: Node, deed: Deed) -> i64:
     if job.state == DEAD or lease is None:
         return LOST
     if deed.what == KEEP:
+        history.extended(node, job, deed.session, deed.ms)
         leases.extend(node, job, deed.ms)
     elif deed.what == PROGRESS:
         lease.fraction = deed.number
@@ -153,6 +155,10 @@ def give_back(node: Node, job: Job, deed: Deed) -> i64:
     if deed.number > 0:
         failure.slow_down(node, job, deed.number)
     how = NACKED if deed.what == NACK else RELEASED
+    if how == NACKED:
+        history.nacked(node, job, deed.session, deed.text, max(0, deed.ms))
+    else:
+        history.released(node, job, deed.session, max(0, deed.ms))
     failure.fail(node, job, how, deed.text, deed.ms, deed.is_final)
     return DONE
 
@@ -169,8 +175,11 @@ def take_ack(node: Node, deed: Deed) -> i64:
     if deed.has_text:
         results.keep(node, deed.jid, deed.text, node.config.number("result-ttl") * 1000)
     if job is None:
+        if deed.session is not None:
+            history.acked_unknown(node, deed.jid, deed.session)
         acks.ack_unknown(node, deed.jid)
     else:
+        history.acked(node, job, deed.session)
         node.end(job)
     return DONE
 
@@ -204,6 +213,7 @@ def without_giver(node: Node, deed: Deed) -> i64:
 def do(node: Node, session: Session, deed: Deed) -> None:
     """A command about one job under a token."""
     check_token(deed.token)
+    deed.session = session
     outcome = do_here(node, deed)
     if outcome == STRANGE:
         giver = inquire.find_peer(node, deed.token[:8])
@@ -251,6 +261,7 @@ def keep_all(node: Node, session: Session, deeds: list[Deed]) -> None:
     """KEEPALIVE: all tokens are looked at before anything is done."""
     for deed in deeds:
         check_token(deed.token)
+        deed.session = session
     outcomes = [int(do_here(node, deed)) for deed in deeds]
     mask: i64 = 0
     for i in range(len(deeds)):

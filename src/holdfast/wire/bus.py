@@ -42,7 +42,7 @@ HEADER: Final = 24
 
 # Membership (core/membership.py).
 NODE: Final = 1  # index u8, node id 40, incarnation i64
-PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
+PING: Final = 2  # flags u8, wall clock i64, node-timeout u32, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
 REPL: Final = 10  # version u8, job

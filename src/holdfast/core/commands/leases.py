@@ -42,6 +42,7 @@ def ack_one(node: Node, session: Session, argv: list[bytes]) -> None:
             deed.has_text = True
         else:
             raise BadRequest(errors.SYNTAX)
+    deed.session = session
     if deed.token:
         tokens.do(node, session, deed)
     else:
@@ -72,6 +73,7 @@ def release(node: Node, session: Session, argv: list[bytes]) -> None:
 def give_back(node: Node, session: Session, argv: list[bytes], what: i64) -> None:
     if has_options(argv, BACK_WORDS):
         deed = read_deed(argv, what)
+        deed.session = session
         if deed.token:
             tokens.do(node, session, deed)
         else:
@@ -80,7 +82,9 @@ def give_back(node: Node, session: Session, argv: list[bytes], what: i64) -> Non
     check_ids(argv)
     count: i64 = 0
     for i in range(1, len(argv)):
-        count += back_without_token(node, Deed(what, argv[i], b""))
+        deed = Deed(what, argv[i], b"")
+        deed.session = session
+        count += back_without_token(node, deed)
     write_int(node.out, count)
 
 
