@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
+from holdfast.core import acks, doubt, flush, membership, queues, registers, replicate, requeue, rules, tombs
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
 from holdfast.core.more import read
@@ -23,6 +23,7 @@ from holdfast.core.records import (
     ENDING,
     FLUSH,
     FORGOTTEN,
+    GATE,
     GAVE,
     GONE,
     HAD,
@@ -35,6 +36,7 @@ from holdfast.core.records import (
     NODE,
     QUEUE,
     REFUSED,
+    REGISTER,
     TAKEN,
     TOMB,
     TOOK,
@@ -106,6 +108,10 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == REGISTER:
+            registers.load(self.node, reader)
+        elif kind == GATE:
+            rules.load_gate(self.node, reader, passed)
         elif kind == FLUSH:
             self.moves.clear()
             flush.flush_all(self.node)
@@ -283,6 +289,7 @@ class Loading:
         elif kind == HANDOUT:
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
+            rules.went_out(node, job, passed)
             job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
@@ -318,6 +325,7 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
+        rules.count_all(node)
         for job in node.all_jobs():
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
