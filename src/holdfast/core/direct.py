@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from holdfast.core import history
 from holdfast.core.commands.jobs import write_added
 from holdfast.core.ids import is_id
 from holdfast.core.limits import (
@@ -117,6 +118,8 @@ class Direct:
                 return self.otherwise(session, [b"ACKJOB", jid])
             node.out.write(b":0\r\n")
         else:
+            if node.is_telling:
+                history.acked(node, job, session)
             node.end(job)
             node.out.write(b":1\r\n")
         session.used = node.now

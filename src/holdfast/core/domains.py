@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import registers, rules
-from holdfast.core.gate import NS, Gate, default_burst, now_ns, read_rate
 from holdfast.core.limits import DOMAINS_SWEEP, NEVER
+from holdfast.core.throttle import NS, Throttle, default_burst, now_ns, read_rate
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -22,19 +22,19 @@ KIND: Final = b"domain"
 FIELDS: Final = [b"rate", b"burst", b"concurrency", b"adapt"]
 
 
-def find(node: Node, name: bytes) -> Gate:
+def find(node: Node, name: bytes) -> Throttle:
     """The domain of that name, made if it is new."""
     known = node.domains.table.get(name)
     if known is not None:
         return known
     if len(node.domains.table) >= node.domains.sweep_above:
         sweep(node)
-    gate = Gate(name, None)
-    node.domains.table[name] = gate
-    apply_to(node, gate)
+    throttle = Throttle(name, None)
+    node.domains.table[name] = throttle
+    apply_to(node, throttle)
     if node.starts_empty:
-        gate.empty(0)  # what was handed out just before this node started nobody knows
-    return gate
+        throttle.empty(0)  # what was handed out just before this node started nobody knows
+    return throttle
 
 
 def sweep(node: Node) -> None:
@@ -42,9 +42,9 @@ def sweep(node: Node) -> None:
     table = node.domains.table
     now = now_ns(node)
     for name in list(table):
-        gate = table[name]
-        if gate.waiting == 0 and gate.out == 0 and not gate.bins and gate.full_at <= now:
-            node.alarms.set(gate, NEVER)
+        throttle = table[name]
+        if throttle.waiting == 0 and throttle.out == 0 and not throttle.bins and throttle.full_at <= now:
+            node.alarms.set(throttle, NEVER)
             del table[name]
     node.domains.sweep_above = max(DOMAINS_SWEEP, 2 * len(table))
 
@@ -67,41 +67,41 @@ def is_set(node: Node, name: bytes) -> bool:
     return fields is not None and any([each.value is not None for each in fields.values()])
 
 
-def apply_to(node: Node, gate: Gate) -> None:
+def apply_to(node: Node, throttle: Throttle) -> None:
     """Take over what is set for a domain."""
-    pattern = pattern_for(node, gate.name)
-    set_gate(node, gate, KIND, pattern)
+    pattern = pattern_for(node, throttle.name)
+    set_throttle(node, throttle, KIND, pattern)
 
 
-def set_gate(node: Node, gate: Gate, kind: bytes, name: bytes) -> None:
-    """The rate, burst and concurrency under a name become those of a gate."""
+def set_throttle(node: Node, throttle: Throttle, kind: bytes, name: bytes) -> None:
+    """The rate, burst and concurrency under a name become those of a throttle."""
     interval = read_rate(registers.value(node, kind, name, b"rate") or b"")
     burst: i64 = int(registers.value(node, kind, name, b"burst") or b"0")
     if burst == 0:
         burst = 1 if interval == 0 else default_burst(interval)
     most = int(registers.value(node, kind, name, b"concurrency") or b"0")
-    if interval != gate.interval or burst != gate.burst:
-        gate.set_rate(interval, burst, now_ns(node))
-    gate.most = most
-    gate.adapts = registers.value(node, kind, name, b"adapt") == b"yes"
-    gate.is_limited = interval != 0 or most != 0
-    rules.line_up(gate)
-    if gate.queue is not None or gate.waiting > 0:
-        node.alarms.set(gate, node.now)  # there may be more, or less, to wait for
+    if interval != throttle.interval or burst != throttle.burst:
+        throttle.set_rate(interval, burst, now_ns(node))
+    throttle.most = most
+    throttle.adapts = registers.value(node, kind, name, b"adapt") == b"yes"
+    throttle.is_limited = interval != 0 or most != 0
+    rules.line_up(throttle)
+    if throttle.queue is not None or throttle.waiting > 0:
+        node.alarms.set(throttle, node.now)  # there may be more, or less, to wait for
 
 
 def apply(node: Node, name: bytes) -> None:
     """A setting of a domain, or of a pattern, has changed."""
     if name.startswith(b"*"):
         suffix = name[1:]
-        for gate in list(node.domains.table.values()):
-            if gate.name.endswith(suffix):
-                apply_to(node, gate)
+        for throttle in list(node.domains.table.values()):
+            if throttle.name.endswith(suffix):
+                apply_to(node, throttle)
     elif name in node.domains.table:
         apply_to(node, node.domains.table[name])
 
 
-def next_ms(node: Node, gate: Gate) -> i64:
+def next_ms(node: Node, throttle: Throttle) -> i64:
     """Milliseconds until a job may pass, as far as the rate goes."""
     now = now_ns(node)
-    return 0 if gate.has_token(now) else max(0, (gate.next_at(now) - now + NS - 1) // NS)
+    return 0 if throttle.has_token(now) else max(0, (throttle.next_at(now) - now + NS - 1) // NS)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, memory, queues, records, replicate, requeue, rules, tombs
+from holdfast.core import acks, history, links, memory, queues, records, replicate, requeue, rules, tombs
 from holdfast.core.copies import register, write_copy
 from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
@@ -120,6 +120,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     job.queue.jobs_out += 1
     peer.moves[int(node.moves)] = job
     records.gave(node, job, peer, node.moves)
+    history.moved(node, job, peer)
     if job.retry > 0:
         holders = job.holders
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
@@ -186,6 +187,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             job.holders = MY_BIT
         is_new = True
     records.took(node, job, peer, move_number, is_new)
+    history.imported(node, job, peer)
     if not node.broken("took-not-recorded"):
         peer.taken[int(move_number)] = int(job.expire)
         peer.taking.append((peer.sent + 1, int(move_number)))

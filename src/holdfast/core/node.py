@@ -40,6 +40,8 @@ from holdfast.core import (
     doubt,
     errors,
     federate,
+    gates,
+    history,
     leases,
     links,
     membership,
@@ -52,16 +54,18 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    users,
     views,
     waiting,
 )
-from holdfast.core.alarms import Alarm, Alarms
+from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
-from holdfast.core.gate import Domains, Gate
+from holdfast.core.history import Tale
+from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
     ACKED,
@@ -98,6 +102,7 @@ from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.registers import Registers
 from holdfast.core.reply import write_error, write_number
+from holdfast.core.rights import User
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -107,6 +112,8 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.throttle import Domains, Throttle
+from holdfast.core.unique import Taken, Windows
 from holdfast.core.views import View
 from holdfast.core.watch import Watch
 
@@ -140,6 +147,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
+        self.tale: Tale = Tale()  # what happened in this turn (history.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -167,6 +175,7 @@ class Node:
         self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
+        self.users: dict[bytes, User] = {}
         # Commands.
         self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
         self.no_command: Entry = Entry(COMMANDS[0])  # what was run when there is no such command
@@ -178,6 +187,10 @@ class Node:
         facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
+        self.homes: Homes = Homes()
+        self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.windows: Windows = Windows()
+        self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -213,6 +226,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
         self.syncs_adds: bool = False  # a turn that adds must be on disk before anything leaves
@@ -256,7 +270,7 @@ class Node:
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
-        session = Session(self.session_count, address, self.now, not self.config.text("requirepass"))
+        session = Session(self.session_count, address, self.now, not users.are_asked_for(self))
         self.sessions[session.number] = session
         self.account(SESSION_BYTES)
         return session
@@ -297,11 +311,15 @@ class Node:
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
+            if session.rights is not None:
+                users.check(self, session, session.rights, entry.command.name, argv)
             if self.refusal and (not entry.command.is_for_loading if self.is_loading else entry.command.is_write):
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
         except CommandError as error:
+            if isinstance(error, Refused):
+                history.refused(self, argv, error.text)
             out.truncate(start)
             write_error(out, error.text)
         except Exception:
@@ -333,10 +351,12 @@ class Node:
                 waiting.give_up(self, alarm)
             elif isinstance(alarm, Queue):
                 queues.look(self, alarm)
-            elif isinstance(alarm, Gate):
+            elif isinstance(alarm, Throttle):
                 rules.opened(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
+            elif isinstance(alarm, Chore):
+                alarm.run(self)
             elif alarm is self.beat:
                 chores.beat(self)
             elif alarm is self.calls:
@@ -490,10 +510,12 @@ class Node:
                 self.alarms.set(page, job.expire)
             if self.is_recording:
                 records.job(self, job)
+            if self.is_telling:
+                history.added(self, job)
             self.enqueue(job)
             return job
-        if self.is_recording:
-            records.job(self, job)
+        records.job(self, job)
+        history.added(self, job)
         return job
 
     def keep(self, job: Job) -> None:
@@ -519,11 +541,11 @@ class Node:
             memory.evict(self, cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        size: i64 = 0 if queue is None else queue.size + queue.adding
+        size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
-            return self.queue(queue_name)
+            queue = self.queue(queue_name)
         if queue.maxlen > 0 or queue.total_most > 0:
             bounds.admit(self, queue, count)
         if queue.paused & PAUSE_IN:
@@ -532,12 +554,16 @@ class Node:
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
+            if gates.holds(self, job):
+                return
+            rules.prepare(self, job)
+        if self.is_telling:
+            history.queued(self, job)
         job.flags |= QUEUED_BEFORE
         queue = job.queue
         queue.used = self.now
-        if job.flags & (SPECIAL | COUNTED):
-            rules.let_go(self, job)
-            rules.prepare(self, job)
         queue.push(job)
         if queue.waiting:
             waiting.serve(self, queue)
@@ -587,6 +613,8 @@ class Node:
             return
         if self.is_recording:
             records.handout(self, job, retry * 1000)
+        if self.is_telling:
+            history.handed_out(self, job, session, retry * 1000)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -633,6 +661,7 @@ class Node:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
                 return
+        history.expired(self, job)
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -709,6 +738,7 @@ class Node:
         job.body = b""
         if job.flags & (SPECIAL | COUNTED):
             rules.let_go(self, job)
+            gates.ended(self, job, -1)
             self.account(-special_cost(job))
 
     def wake_page(self, page: Page) -> None:
@@ -808,7 +838,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
-        if not self.config.text("requirepass"):
+        if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True
                 session.settle()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
-from holdfast.core.gate import Domains
 from holdfast.core.job import QUEUED, Job
 from holdfast.core.lane import Lane, lane_of
 from holdfast.core.limits import PRIORITY_DEFAULT
+from holdfast.core.throttle import Domains
 
 if TYPE_CHECKING:
+    from holdfast.core.groups import Group
     from holdfast.core.rules import Rules
     from holdfast.core.session import Session
 
@@ -69,6 +70,8 @@ class Queue(Alarm):
         self.rate_out: i64 = 0
         self.asked_for: i64 = 0  # jobs that those who wait would take together
         self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
+        self.groups: dict[bytes, Group] = {}  # those that have jobs here
+        self.lined: i64 = 0  # jobs that stand in line in a group, behind the one whose turn it is
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first
         self.rules: Rules | None = None  # what says which job is next, where that is not only the lanes

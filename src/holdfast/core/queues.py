@@ -83,8 +83,8 @@ def forget_queue(node: Node, queue: Queue) -> None:
     del node.queues[queue.name]
     node.names.remove(queue.name)
     queue.wake = NEVER
-    if queue.rules is not None and queue.rules.gate is not None:
-        queue.rules.gate.wake = NEVER
+    if queue.rules is not None and queue.rules.throttle is not None:
+        queue.rules.throttle.wake = NEVER
     if node.last_queue is queue:
         node.last_queue = Queue(NO_NAME, 0)
     node.account(-queue_cost(queue.name))

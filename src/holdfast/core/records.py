@@ -21,10 +21,10 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.gate import Gate, now_ns
 from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
+from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
-REGISTER: Final = 40
-GATE: Final = 41
+KEY: Final = 40
+REGISTER: Final = 60
+THROTTLE: Final = 61
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -390,12 +391,23 @@ def register(
     end(node)
 
 
-def gate(node: Node, gate: Gate) -> None:
+def throttle(node: Node, throttle: Throttle) -> None:
     """How long a bucket takes to be full again: in a snapshot, since hand-outs before it are not told again."""
-    out = begin(node, GATE)
-    bus.write_i8(out, 0 if gate.queue is None else 1)
-    bus.write_name(out, gate.name)
-    bus.write_i64(out, gate.full_at - now_ns(node))
+    out = begin(node, THROTTLE)
+    bus.write_i8(out, 0 if throttle.queue is None else 1)
+    bus.write_name(out, throttle.name)
+    bus.write_i64(out, throttle.full_at - now_ns(node))
+    end(node)
+
+
+def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
+    """A unique key that is taken for so long, by a job that has ended."""
+    if not node.is_recording:
+        return
+    out = begin(node, KEY)
+    out.write(jid)
+    bus.write_i64(out, ms)
+    bus.write_name(out, key)
     end(node)
 
 

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, membership, queues, registers, replicate, requeue, rules, tombs
+from holdfast.core import (
+    acks,
+    doubt,
+    flush,
+    groups,
+    membership,
+    queues,
+    registers,
+    replicate,
+    requeue,
+    rules,
+    tombs,
+    unique,
+)
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
 from holdfast.core.more import read
@@ -23,7 +36,6 @@ from holdfast.core.records import (
     ENDING,
     FLUSH,
     FORGOTTEN,
-    GATE,
     GAVE,
     GONE,
     HAD,
@@ -32,12 +44,14 @@ from holdfast.core.records import (
     ID_BYTES,
     JOB,
     JOB_FIXED,
+    KEY,
     MEMBER,
     NODE,
     QUEUE,
     REFUSED,
     REGISTER,
     TAKEN,
+    THROTTLE,
     TOMB,
     TOOK,
 )
@@ -110,8 +124,12 @@ class Loading:
             queue.maxlen = reader.long()
         elif kind == REGISTER:
             registers.load(self.node, reader)
-        elif kind == GATE:
-            rules.load_gate(self.node, reader, passed)
+        elif kind == THROTTLE:
+            rules.load_throttle(self.node, reader, passed)
+        elif kind == KEY:
+            jid = reader.text(bus.ID)
+            ms = reader.long() - passed
+            unique.load_key(self.node, reader.name(), jid, ms)
         elif kind == FLUSH:
             self.moves.clear()
             flush.flush_all(self.node)
@@ -314,6 +332,20 @@ class Loading:
             job.responsible = ME
             job.qtime = 0
 
+    def index_keys(self, jobs: list[Job]) -> None:
+        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
+        node = self.node
+        lined: list[Job] = []
+        for job in jobs:
+            more = job.more
+            if more is None or job.state != ACTIVE:
+                continue
+            if more.unique:
+                unique.index(node, job)
+            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
+                lined.append(job)
+        groups.rejoin(node, lined)
+
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
@@ -326,7 +358,9 @@ class Loading:
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         rules.count_all(node)
-        for job in node.all_jobs():
+        jobs = node.all_jobs()
+        self.index_keys(jobs)
+        for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
             elif job.state != ACTIVE or job.flags & IN_DOUBT:

@@ -3,7 +3,7 @@
 A queue of plain jobs is a few lanes, and knows nothing of this file. The first job with a tenant or a domain, or a rate
 or a concurrency for the whole queue, gives it Rules, and from then on they say which job is next:
 
-    the gate of the queue, if it has one         closed: nothing goes out
+    the throttle of the queue, if it has one     closed: nothing goes out
       lines, one for each tenant                 in turn, by weight
         lanes                                    jobs that need nobody's leave, by priority and age
         bins, one for each limited domain        while the domain is open, among the lanes' jobs by priority and age
@@ -12,8 +12,9 @@ Turns are taken by virtual time: a line that was served is due again after a str
 its weight; the line that is due first is next. A line with nothing to give is not in the rotation, and one that comes
 back is due now, not in the past: nobody saves up turns, and nobody waits for another's million jobs.
 
-A bin stands in its line's heap by its first job. A bin of a closed domain is in no heap: it is put back when its gate
-opens (`opened`). So a hand-out costs the logarithm of the open bins of one tenant, however many closed ones there are.
+A bin stands in its line's heap by its first job. A bin of a closed domain is in no heap: it is put back when its
+throttle opens (`opened`). So a hand-out costs the logarithm of the open bins of one tenant, however many closed ones
+there are.
 
 A job whose domain got its limit while it was in a lane is put into a bin when its turn comes.
 """
@@ -25,12 +26,12 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import domains, federate, records, tenants, waiting
-from holdfast.core.gate import NS, Gate, now_ns
 from holdfast.core.job import ACTIVE, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_OUT
+from holdfast.core.throttle import NS, Throttle, now_ns
 from holdfast.wire.bus import Reader
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ STRIDE: Final = 1 << 32
 class Bin:
     """Queued jobs of one domain in one line."""
 
-    def __init__(self, line: Line, gate: Gate) -> None:
+    def __init__(self, line: Line, throttle: Throttle) -> None:
         self.line: Line = line
-        self.gate: Gate = gate
+        self.throttle: Throttle = throttle
         self.lanes: list[Lane] = []
         self.size: i64 = 0
         self.entry: i64 = 0  # number of the entry in the line's heap that counts; 0: there is none
@@ -81,13 +82,13 @@ class Line:
             if head is None:
                 return None
             pop_of(self.lanes)
-            gate = gate_of(node, head)
-            if gate is None or not gate.is_limited:
+            throttle = throttle_of(node, head)
+            if throttle is None or not throttle.is_limited:
                 self.size -= 1
                 return head
-            self.put_into_bin(head, gate)
-            if is_open(node, gate):
-                self.line_up(self.bins[gate.name])
+            self.put_into_bin(head, throttle)
+            if is_open(node, throttle):
+                self.line_up(self.bins[throttle.name])
 
     def first_open(self, node: Node) -> Bin | None:
         """The bin with the first job among those whose domain is open."""
@@ -95,23 +96,23 @@ class Line:
             entry = self.open[0]
             bin = entry[3]
             if bin.entry == entry[2]:
-                if is_open(node, bin.gate):
+                if is_open(node, bin.throttle):
                     return bin
                 bin.entry = 0
             heappop(self.open)
         return None
 
-    def put_into_bin(self, job: Job, gate: Gate) -> None:
-        bin = self.bins.get(gate.name)
+    def put_into_bin(self, job: Job, throttle: Throttle) -> None:
+        bin = self.bins.get(throttle.name)
         if bin is None:
-            bin = Bin(self, gate)
-            self.bins[gate.name] = bin
+            bin = Bin(self, throttle)
+            self.bins[throttle.name] = bin
         if bin.size == 0:
-            gate.bins[bin] = None
+            throttle.bins[bin] = None
         job.flags |= BINNED
         bin.size += 1
         lane_of(bin.lanes, i64(job.priority)).push(job)
-        if gate.wake == NEVER and (bin.entry == 0 or next_of(bin.lanes) is job):
+        if throttle.wake == NEVER and (bin.entry == 0 or next_of(bin.lanes) is job):
             self.line_up(bin)
 
     def binned_left(self, bin: Bin, job: Job) -> None:
@@ -119,12 +120,12 @@ class Line:
         job.flags &= ~BINNED
         self.size -= 1
         bin.size -= 1
-        del bin.gate.bins[bin]
+        del bin.throttle.bins[bin]
         if bin.size == 0:
-            del self.bins[bin.gate.name]
+            del self.bins[bin.throttle.name]
             bin.entry = 0
             return
-        bin.gate.bins[bin] = None  # at the end: queues that share a domain take turns
+        bin.throttle.bins[bin] = None  # at the end: queues that share a domain take turns
         if bin.entry != 0:
             self.line_up(bin)
 
@@ -150,7 +151,7 @@ def goes_first(a: Job, b: Job) -> bool:
 class Rules:
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
-        self.gate: Gate | None = None
+        self.throttle: Throttle | None = None
         self.entries: i64 = 0  # made so far, in all heaps
         self.plain: Line = Line(self, b"", queue.lanes, 1)  # of jobs without a tenant
         self.plain.size = queue.size
@@ -180,16 +181,16 @@ class Rules:
         """A job is queued; `prepare` was asked before."""
         more = job.more
         line = self.plain
-        gate: Gate | None = None
+        throttle: Throttle | None = None
         if more is not None:
             if more.tenant:
                 line = self.line(more.tenant, 1)
             if more.domain:
-                gate = self.queue.domains.table[more.domain]
-                gate.waiting += 1
+                throttle = self.queue.domains.table[more.domain]
+                throttle.waiting += 1
         line.size += 1
-        if gate is not None and gate.is_limited:
-            line.put_into_bin(job, gate)
+        if throttle is not None and throttle.is_limited:
+            line.put_into_bin(job, throttle)
         else:
             lane_of(line.lanes, i64(job.priority)).push(job)
             self.turn(line)
@@ -202,8 +203,8 @@ class Rules:
             if more.tenant:
                 line = self.lines[more.tenant]
             if more.domain:
-                gate = self.queue.domains.table[more.domain]
-                gate.waiting -= 1
+                throttle = self.queue.domains.table[more.domain]
+                throttle.waiting -= 1
                 if job.flags & BINNED:
                     bin = line.bins[more.domain]
                     lane_of(bin.lanes, i64(job.priority)).remove(job)
@@ -231,8 +232,8 @@ class Rules:
 
     def is_unused(self) -> bool:
         """Nothing is lost if they are forgotten: what is set for a queue, registers know."""
-        gate = self.gate
-        return gate is None or (gate.out == 0 and gate.wake >= NEVER and gate.interval == 0)
+        throttle = self.throttle
+        return throttle is None or (throttle.out == 0 and throttle.wake >= NEVER and throttle.interval == 0)
 
     def next(self, node: Node) -> Job | None:
         """Taken out of its place; the caller looks whether it is still alive, and pays."""
@@ -268,7 +269,7 @@ def rules_of(node: Node, queue: Queue) -> Rules:
 
 
 def prepare(node: Node, job: Job) -> None:
-    """Before a job with keys is queued: what it is queued by is there, and a closed gate is known to be closed."""
+    """Before a job with keys is queued: what it is queued by is there, and a closed throttle is known to be closed."""
     more = job.more
     if more is None:
         return
@@ -276,25 +277,25 @@ def prepare(node: Node, job: Job) -> None:
         rules_of(node, job.queue).line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
     if more.domain:
         rules_of(node, job.queue)
-        gate = domains.find(node, more.domain)
-        if gate.is_limited and gate.wake == NEVER:
-            is_open(node, gate)
+        throttle = domains.find(node, more.domain)
+        if throttle.is_limited and throttle.wake == NEVER:
+            is_open(node, throttle)
 
 
-def gate_of(node: Node, job: Job) -> Gate | None:
+def throttle_of(node: Node, job: Job) -> Throttle | None:
     """Of its domain."""
     more = job.more
     return None if more is None or not more.domain else node.domains.table[more.domain]
 
 
-def is_open(node: Node, gate: Gate) -> bool:
-    """Whether a job may pass; if it is only a matter of time the gate wakes us then."""
-    if not gate.has_room():
+def is_open(node: Node, throttle: Throttle) -> bool:
+    """Whether a job may pass; if it is only a matter of time the throttle wakes us then."""
+    if not throttle.has_room():
         return False
     now = now_ns(node)
-    if gate.has_token(now):
+    if throttle.has_token(now):
         return True
-    node.alarms.set(gate, node.start + (gate.next_at(now) + NS - 1) // NS)
+    node.alarms.set(throttle, node.start + (throttle.next_at(now) + NS - 1) // NS)
     return False
 
 
@@ -302,30 +303,30 @@ def pop(node: Node, queue: Queue) -> Job | None:
     """The next job of a queue with rules that may go out now; its tokens are taken, and it counts as out."""
     rules = queue.rules
     assert rules is not None
-    gate = rules.gate
-    while gate is None or is_open(node, gate):
+    throttle = rules.throttle
+    while throttle is None or is_open(node, throttle):
         job = rules.next(node)
         if job is None:
             return None
         queue.size -= 1
-        domain = gate_of(node, job)
+        domain = throttle_of(node, job)
         if domain is not None:
             domain.waiting -= 1
         if job.expire <= node.now:
             job.state = ACTIVE
             node.expire(job)
             continue
-        pay(node, job, gate, domain)
+        pay(node, job, throttle, domain)
         return job
     return None
 
 
-def pay(node: Node, job: Job, gate: Gate | None, domain: Gate | None) -> None:
+def pay(node: Node, job: Job, throttle: Throttle | None, domain: Throttle | None) -> None:
     now = now_ns(node)
-    if gate is not None:
+    if throttle is not None:
         if not node.broken("token-not-spent"):
-            gate.take(now)
-        gate.out += 1
+            throttle.take(now)
+        throttle.out += 1
         job.flags |= COUNTED
     if domain is not None:
         if not node.broken("token-not-spent"):
@@ -338,41 +339,43 @@ def unpay(node: Node, job: Job) -> None:
     """It was popped and not handed out."""
     if job.flags & COUNTED:
         now = now_ns(node)
-        for gate in gates(node, job):
-            gate.give_back(now)
+        for throttle in throttles(node, job):
+            throttle.give_back(now)
         let_go(node, job)
 
 
-def gates(node: Node, job: Job) -> list[Gate]:
+def throttles(node: Node, job: Job) -> list[Throttle]:
     """Those that a job passes."""
-    found: list[Gate] = []
+    found: list[Throttle] = []
     rules = job.queue.rules
-    if rules is not None and rules.gate is not None:
-        found.append(rules.gate)
-    domain = gate_of(node, job)
+    if rules is not None and rules.throttle is not None:
+        found.append(rules.throttle)
+    domain = throttle_of(node, job)
     if domain is not None:
         found.append(domain)
     return found
 
 
 def hand_over(node: Node, job: Job) -> bool:
-    """A job was given to us that passed its gates where it came from: if somebody waits it goes out at once.
+    """A job was given to us that passed its throttles where it came from: if somebody waits it goes out at once.
 
     Otherwise it is queued like any other, and pays again: a token kept for later would make two go out at once.
     """
     queue = job.queue
     more = job.more
+    if more is not None and more.group:
+        return False
     is_keyed = more is not None and more.domain != b""
     if (queue.rules is None and not is_keyed) or not queue.waiting or queue.paused & PAUSE_OUT:
         return False
     rules = rules_of(node, queue)
     if more is not None and more.domain:
         domains.find(node, more.domain)
-    found = gates(node, job)
-    if rules.gate is not None and not rules.gate.has_room():
+    found = throttles(node, job)
+    if rules.throttle is not None and not rules.throttle.has_room():
         return False
-    for gate in found:
-        gate.out += 1
+    for throttle in found:
+        throttle.out += 1
         job.flags |= COUNTED
     job.flags |= QUEUED_BEFORE
     queue.used = node.now
@@ -386,32 +389,32 @@ def let_go(node: Node, job: Job) -> None:
     if not job.flags & COUNTED:
         return
     job.flags &= ~COUNTED
-    for gate in gates(node, job):
-        gate.out -= 1
-        if gate.most > 0 and gate.out == gate.most - 1:
-            line_up(gate)
-            node.alarms.at_latest(gate, node.now)  # serve later: the caller is in the middle of something
+    for throttle in throttles(node, job):
+        throttle.out -= 1
+        if throttle.most > 0 and throttle.out == throttle.most - 1:
+            line_up(throttle)
+            node.alarms.at_latest(throttle, node.now)  # serve later: the caller is in the middle of something
 
 
-def opened(node: Node, gate: Gate) -> None:
-    """The time has come for a gate that was closed, or a place is free: whoever waits may be served."""
-    if not is_open(node, gate):
+def opened(node: Node, throttle: Throttle) -> None:
+    """The time has come for a throttle that was closed, or a place is free: whoever waits may be served."""
+    if not is_open(node, throttle):
         return
-    queue = gate.queue
+    queue = throttle.queue
     if queue is not None:
         serve(node, queue)
         return
-    line_up(gate)
-    for bin in list(gate.bins):
-        if not is_open(node, gate):
+    line_up(throttle)
+    for bin in list(throttle.bins):
+        if not is_open(node, throttle):
             return
         if bin.size > 0:
             serve(node, bin.line.rules.queue)
 
 
-def line_up(gate: Gate) -> None:
+def line_up(throttle: Throttle) -> None:
     """A domain is open: its bins are among those that are looked at."""
-    for bin in gate.bins:
+    for bin in throttle.bins:
         if bin.entry == 0:
             bin.line.line_up(bin)
 
@@ -439,33 +442,33 @@ def went_out(node: Node, job: Job, ms: i64) -> None:
     more = job.more
     if more is not None and more.domain:
         domains.find(node, more.domain)
-    for gate in gates(node, job):
-        gate.take(now_ns(node) - ms * NS)
+    for throttle in throttles(node, job):
+        throttle.take(now_ns(node) - ms * NS)
 
 
-def load_gate(node: Node, reader: Reader, ms: i64) -> None:
+def load_throttle(node: Node, reader: Reader, ms: i64) -> None:
     is_of_queue = reader.u8() == 1
     name = reader.name()
     left = reader.long()
-    gate: Gate | None = None
+    throttle: Throttle | None = None
     if is_of_queue:
         queue = node.queues.get(name)
-        gate = None if queue is None or queue.rules is None else queue.rules.gate
+        throttle = None if queue is None or queue.rules is None else queue.rules.throttle
     else:
-        gate = domains.find(node, name)
-    if gate is not None:
-        gate.full_at = now_ns(node) + left - ms * NS  # whatever hand-outs were told before it
+        throttle = domains.find(node, name)
+    if throttle is not None:
+        throttle.full_at = now_ns(node) + left - ms * NS  # whatever hand-outs were told before it
 
 
-def write_gates(node: Node) -> None:
+def write_throttles(node: Node) -> None:
     """Buckets that are not full, for a snapshot."""
     found = list(node.domains.table.values())
     for queue in node.queues.values():
-        if queue.rules is not None and queue.rules.gate is not None:
-            found.append(queue.rules.gate)
-    for gate in found:
-        if gate.interval != 0 and gate.full_at > now_ns(node):
-            records.gate(node, gate)
+        if queue.rules is not None and queue.rules.throttle is not None:
+            found.append(queue.rules.throttle)
+    for throttle in found:
+        if throttle.interval != 0 and throttle.full_at > now_ns(node):
+            records.throttle(node, throttle)
 
 
 def count_all(node: Node) -> None:
@@ -477,22 +480,22 @@ def count_all(node: Node) -> None:
             if more is not None and more.domain:
                 rules_of(node, job.queue)
                 domains.find(node, more.domain)
-            for gate in gates(node, job):
-                gate.out += 1
+            for throttle in throttles(node, job):
+                throttle.out += 1
                 job.flags |= COUNTED
         elif job.flags & COUNTED and not is_out(node, job):
             let_go(node, job)
 
 
-def make_gate(node: Node, queue: Queue) -> Gate:
-    """The gate of a whole queue, which counts those that are out already."""
+def make_throttle(node: Node, queue: Queue) -> Throttle:
+    """The throttle of a whole queue, which counts those that are out already."""
     rules = rules_of(node, queue)
-    if rules.gate is None:
-        gate = Gate(queue.name, queue)
-        rules.gate = gate
+    if rules.throttle is None:
+        throttle = Throttle(queue.name, queue)
+        rules.throttle = throttle
         for job in node.all_jobs():
             if job.queue is queue and is_out(node, job):
-                gate.out += 1
+                throttle.out += 1
                 job.flags |= COUNTED
-    assert rules.gate is not None
-    return rules.gate
+    assert rules.throttle is not None
+    return rules.throttle

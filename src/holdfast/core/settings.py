@@ -12,10 +12,10 @@ from mypy_extensions import i64
 
 from holdfast.core import bounds, domains, errors, federate, queues, registers, rules, tenants
 from holdfast.core.errors import BadRequest
-from holdfast.core.gate import default_burst, fits, read_rate
 from holdfast.core.limits import BURST_MAX, CONCURRENCY_MAX, DURATION_S_MAX, KEY_BYTES_MAX, RATE_MAX, WEIGHT_MAX
 from holdfast.core.parse import at_least, seconds
 from holdfast.core.queue import PAUSE_NAMES, Queue
+from holdfast.core.throttle import default_burst, fits, read_rate
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -136,13 +136,13 @@ def apply_to_queue(node: Node, queue: Queue) -> None:
     """Take over what is set for a queue: one that is new, or whose settings have changed."""
     queue.maxlen = int(queue_setting(node, queue.name, b"maxlen") or b"0")
     bounds.set_total(node, queue, int(queue_setting(node, queue.name, b"totalmaxlen") or b"0"))
-    has_gate = queue.rules is not None and queue.rules.gate is not None
+    has_throttle = queue.rules is not None and queue.rules.throttle is not None
     is_limited = (
         queue_setting(node, queue.name, b"rate") is not None
         or queue_setting(node, queue.name, b"concurrency") is not None
     )
-    if has_gate or is_limited:
-        domains.set_gate(node, rules.make_gate(node, queue), KIND, queue.name)
+    if has_throttle or is_limited:
+        domains.set_throttle(node, rules.make_throttle(node, queue), KIND, queue.name)
     paused = node.registers.find(KIND, queue.name, b"paused")
     if paused is not None and paused.time > queue.pause_stamp:
         queue.pause_stamp = paused.time

@@ -89,6 +89,9 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        for key, taken in node.taken.items():
+            if taken.job is None and taken.until > node.now:
+                records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
                 if job.state == ACTIVE:
@@ -97,7 +100,7 @@ class Walk:
                 records.had(node, peer, number, until)
             for number in peer.refused:
                 records.refused(node, peer, number)
-        rules.write_gates(node)
+        rules.write_throttles(node)
         self.pages = []
         self.tombs = []
         self.page = self.tomb = 0

@@ -5,9 +5,9 @@ import random
 import re
 
 from holdfast.core import domains, rules
-from holdfast.core.gate import NS, Gate, read_rate
 from holdfast.core.job import BINNED, COUNTED
 from holdfast.core.snapshot import Walk
+from holdfast.core.throttle import NS, Throttle, read_rate
 
 from .making import START_MS, Bench
 
@@ -31,13 +31,13 @@ def test_no_window_has_more_than_rate_and_burst() -> None:
     dice = random.Random(7)
     for _ in range(200):
         rate, burst = dice.randint(1, 50), dice.randint(1, 5)
-        gate = Gate(b"d", None)
-        gate.set_rate(read_rate(b"%d/s" % rate), burst, 0)
+        throttle = Throttle(b"d", None)
+        throttle.set_rate(read_rate(b"%d/s" % rate), burst, 0)
         now, taken = 0, []
         for _ in range(300):
             now += dice.choice([0, 0, 1, 3, 20, 20, 700]) * NS
-            if gate.has_token(now):
-                gate.take(now)
+            if throttle.has_token(now):
+                throttle.take(now)
                 taken.append(now)
         for i, first in enumerate(taken):
             for n, last in enumerate(taken[i:], 1):
@@ -45,20 +45,20 @@ def test_no_window_has_more_than_rate_and_burst() -> None:
 
 
 def test_a_token_that_was_not_used_is_there_again() -> None:
-    gate = Gate(b"d", None)
-    gate.set_rate(read_rate(b"1/s"), 1, 0)
-    gate.take(0)
-    assert not gate.has_token(0)
-    gate.give_back(0)
-    assert gate.has_token(0) and gate.tokens(0) == 1
+    throttle = Throttle(b"d", None)
+    throttle.set_rate(read_rate(b"1/s"), 1, 0)
+    throttle.take(0)
+    assert not throttle.has_token(0)
+    throttle.give_back(0)
+    assert throttle.has_token(0) and throttle.tokens(0) == 1
 
 
 def test_an_empty_bucket_has_its_first_token_after_one_interval() -> None:
-    gate = Gate(b"d", None)
-    gate.set_rate(read_rate(b"2/s"), 5, 0)
-    gate.empty(0)
-    assert gate.tokens(0) == 0 and gate.next_at(0) == 500 * NS
-    assert gate.tokens(10_000 * NS) == 5
+    throttle = Throttle(b"d", None)
+    throttle.set_rate(read_rate(b"2/s"), 5, 0)
+    throttle.empty(0)
+    assert throttle.tokens(0) == 0 and throttle.next_at(0) == 500 * NS
+    assert throttle.tokens(10_000 * NS) == 5
 
 
 def test_a_rate_is_rounded_down_and_never_up() -> None:
@@ -70,24 +70,24 @@ def test_a_rate_is_rounded_down_and_never_up() -> None:
 
 
 def test_another_rate_keeps_the_tokens_that_fit() -> None:
-    gate = Gate(b"d", None)
-    gate.set_rate(read_rate(b"1/s"), 4, 0)
-    gate.take(0)
-    gate.set_rate(read_rate(b"1/h"), 4, 0)
-    assert gate.tokens(0) == 3
-    gate.set_rate(read_rate(b"1/s"), 2, 0)
-    assert gate.tokens(0) == 2
+    throttle = Throttle(b"d", None)
+    throttle.set_rate(read_rate(b"1/s"), 4, 0)
+    throttle.take(0)
+    throttle.set_rate(read_rate(b"1/h"), 4, 0)
+    assert throttle.tokens(0) == 3
+    throttle.set_rate(read_rate(b"1/s"), 2, 0)
+    assert throttle.tokens(0) == 2
 
 
 def test_a_gate_that_was_slowed_down_is_silent_then_at_half_rate_and_grows_back() -> None:
-    gate = Gate(b"d", None)
-    gate.set_rate(read_rate(b"10/s"), 1, 0)
-    gate.slow_down(0, 2_000)
-    assert gate.next_at(0) >= 2_000 * NS and gate.share == 500
-    gate.step(4_000 * NS)
-    assert gate.share == 600
-    gate.step(20_000 * NS)
-    assert gate.share == 1000 and gate.step(20_000 * NS) == gate.interval
+    throttle = Throttle(b"d", None)
+    throttle.set_rate(read_rate(b"10/s"), 1, 0)
+    throttle.slow_down(0, 2_000)
+    assert throttle.next_at(0) >= 2_000 * NS and throttle.share == 500
+    throttle.step(4_000 * NS)
+    assert throttle.share == 600
+    throttle.step(20_000 * NS)
+    assert throttle.share == 1000 and throttle.step(20_000 * NS) == throttle.interval
 
 
 # -- domains ---------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_books_are_right_after_everything_that_can_happen() -> None:
         assert not bench.node.faults, bench.node.faults[0]
         check_books(bench)
     bench.do("DISQUE", "FLUSHALL")
-    assert all(gate.waiting == gate.out == 0 and not gate.bins for gate in bench.node.domains.table.values())
+    assert all(each.waiting == each.out == 0 and not each.bins for each in bench.node.domains.table.values())
 
 
 def check_books(bench: Bench) -> None:
@@ -165,9 +165,9 @@ def check_books(bench: Bench) -> None:
         if job.flags & COUNTED:
             assert rules.is_out(node, job)
             out[domain] = out.get(domain, 0) + 1
-    for name, gate in node.domains.table.items():
-        assert (gate.waiting, gate.out) == (waiting.get(name, 0), out.get(name, 0))
-        assert sum(bin.size for bin in gate.bins) <= gate.waiting and all(bin.size > 0 for bin in gate.bins)
+    for name, throttle in node.domains.table.items():
+        assert (throttle.waiting, throttle.out) == (waiting.get(name, 0), out.get(name, 0))
+        assert sum(bin.size for bin in throttle.bins) <= throttle.waiting and all(bin.size > 0 for bin in throttle.bins)
     for queue in node.queues.values():
         if queue.rules is None:
             continue
@@ -175,9 +175,9 @@ def check_books(bench: Bench) -> None:
         assert sum(line.size for line in lines) == queue.size
         binned = [job for job in node.all_jobs() if job.queue is queue and job.flags & BINNED]
         assert sum(bin.size for line in lines for bin in line.bins.values()) == len(binned)
-        if queue.rules.gate is not None:
+        if queue.rules.throttle is not None:
             mine = [job for job in node.all_jobs() if job.queue is queue and job.flags & COUNTED]
-            assert queue.rules.gate.out == len(mine)
+            assert queue.rules.throttle.out == len(mine)
 
 
 def test_a_domain_is_forgotten_when_there_is_nothing_to_remember() -> None:
@@ -202,8 +202,8 @@ def test_a_restart_knows_what_was_taken_and_what_is_out() -> None:
     again.now = START_MS + 1_000
     again.node.set_time(again.now, again.now)
     again.node.load(kept)
-    gate = again.node.domains.table[b"d"]
-    assert (gate.out, gate.waiting) == (1, 3)
+    throttle = again.node.domains.table[b"d"]
+    assert (throttle.out, throttle.waiting) == (1, 3)
     assert len(get(again, 5)) == 1
     # And so does a start from a snapshot, in which the hand-outs are not told again.
     walk = Walk(again.node)

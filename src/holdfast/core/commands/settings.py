@@ -8,7 +8,6 @@ from mypy_extensions import i64
 from holdfast.core import domains, errors, registers, settings, tenants
 from holdfast.core.commands.jobs import check_queue_name
 from holdfast.core.errors import BadRequest
-from holdfast.core.gate import FULL, default_burst, now_ns, read_rate
 from holdfast.core.limits import (
     BURST_MAX,
     CONCURRENCY_MAX,
@@ -21,6 +20,7 @@ from holdfast.core.parse import at_least, value_of
 from holdfast.core.queue import PAUSE_NAMES
 from holdfast.core.reply import write_array, write_bulk, write_int, write_null
 from holdfast.core.session import Session
+from holdfast.core.throttle import FULL, default_burst, now_ns, read_rate
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -204,7 +204,7 @@ def domain_list(node: Node, argv: list[bytes]) -> None:
 def write_domain(node: Node, name: bytes) -> None:
     """Names and values, always the same names."""
     out = node.out
-    gate = node.domains.table.get(name)
+    throttle = node.domains.table.get(name)
     pattern = domains.pattern_for(node, name)
     rate = registers.value(node, domains.KIND, pattern, b"rate")
     burst: i64 = int(registers.value(node, domains.KIND, pattern, b"burst") or b"0")
@@ -224,15 +224,15 @@ def write_domain(node: Node, name: bytes) -> None:
     write_bulk(out, b"adapt")
     write_bulk(out, registers.value(node, domains.KIND, pattern, b"adapt") or b"no")
     write_bulk(out, b"share")
-    if gate is not None:
-        gate.step(now_ns(node))
-    write_int(out, FULL if gate is None else gate.share)
+    if throttle is not None:
+        throttle.step(now_ns(node))
+    write_int(out, FULL if throttle is None else throttle.share)
     write_bulk(out, b"waiting")
-    write_int(out, 0 if gate is None else gate.waiting)
+    write_int(out, 0 if throttle is None else throttle.waiting)
     write_bulk(out, b"out")
-    write_int(out, 0 if gate is None else gate.out)
+    write_int(out, 0 if throttle is None else throttle.out)
     write_bulk(out, b"next-in")
-    write_int(out, 0 if gate is None else domains.next_ms(node, gate))
+    write_int(out, 0 if throttle is None else domains.next_ms(node, throttle))
 
 
 # -- tenants ---------------------------------------------------------------------------------------------------

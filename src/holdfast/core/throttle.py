@@ -1,4 +1,4 @@
-"""A gate: what passes it comes out at a rate, and only so many are out at a time.
+"""A throttle: what passes it comes out at a rate, and only so many are out at a time.
 
 Each domain has one (domains.py), and each queue for which a rate or a concurrency is set. The rate is a bucket of
 tokens, kept as a single time: `full_at`, when the bucket will be full again if nobody takes any. Each token taken moves
@@ -7,7 +7,7 @@ filling the bucket is no work, "when is the next one" is a subtraction, and in n
 rate × w + burst. Times are nanoseconds since the node started, so that a rate of a million a second is not rounded away
 and one a day with a burst of a thousand still fits 64 bits; an interval is rounded up, never a rate.
 
-A gate at which somebody was turned away waits for its time among the node's alarms: these are the index of closed
+A throttle at which somebody was turned away waits for its time among the node's alarms: these are the index of closed
 domains by next available time. Nobody ever walks over them.
 
 A domain may adapt: a worker that was told to slow down (NACK … RETRYAFTERMS) halves the rate, and it grows back by a
@@ -35,16 +35,16 @@ FULL: Final = 1000
 
 SHARE_LEAST: Final = 10
 SHARE_GROWTH: Final = 50
-"""Thousandths of its rate that a gate which had to slow down gets back each second."""
+"""Thousandths of its rate that a throttle which had to slow down gets back each second."""
 
 UNITS: Final = {b"s": 1000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
 
 
-class Gate(Alarm):
+class Throttle(Alarm):
     def __init__(self, name: bytes, queue: Queue | None) -> None:
         super().__init__()
         self.name: bytes = name
-        self.queue: Queue | None = queue  # all of whose jobs pass here; None: the gate is a domain's
+        self.queue: Queue | None = queue  # all of whose jobs pass here; None: the throttle is a domain's
         self.is_limited: bool = False  # it has a rate or a concurrency; else it only counts
         self.interval: i64 = 0  # nanoseconds for a token; 0: any number
         self.burst: i64 = 1
@@ -123,7 +123,7 @@ class Domains:
     """The domains a node knows, by name."""
 
     def __init__(self) -> None:
-        self.table: dict[bytes, Gate] = {}
+        self.table: dict[bytes, Throttle] = {}
         self.sweep_above: i64 = DOMAINS_SWEEP
 
 
