@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, links, peers, records, results, tombs
+from holdfast.core import gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -94,6 +94,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
     node.asking.pop(job, None)
+    rules.let_go(node, job)
     ask_everybody_if_unsure(node, job)
     if job.flags & SPECIAL:
         results.tell_end(node, job, results.word_of(why))
@@ -272,7 +273,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     if not is_ack_only:
         tombs.learn_holders(node, job, holders | peer.bit)
     if job.state != ACKED:
-        if not node.abandon_adding(job):
+        if not replicate.abandon(node, job):
             mark(node, job, why)
         if job.responsible == ME and is_ack_only and why == DONE:
             job.queue.acked += 1
@@ -354,7 +355,7 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if not node.broken("h6-no-tombstone-at-collection"):
         tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
     if job is not None:
-        if node.abandon_adding(job):
+        if replicate.abandon(node, job):
             return
         forget(node, job)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import acks, fate, gates, history, leases, records, requeue
+from holdfast.core import rules as throttles
 from holdfast.core.job import ACTIVE, BACKING_OFF, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import ERROR_BYTES_MAX
 from holdfast.core.more import LEASE_ENDED, NACKED, RELEASED, WORKER_GONE, More, Try
@@ -146,6 +147,7 @@ def backoff(node: Node, job: Job, rules: Rules) -> i64:
 def wait(node: Node, job: Job, ms: i64) -> None:
     """It is queued again here, but not yet."""
     requeue.stop_asking(node, job)
+    throttles.let_go(node, job)
     job.state = ACTIVE
     job.responsible = ME
     job.flags |= BACKING_OFF | QUEUED_BEFORE

@@ -30,6 +30,7 @@ from holdfast.core import (
     replicate,
     requeue,
     results,
+    rules,
     tombs,
 )
 from holdfast.core.copies import Copy, write_job_id
@@ -84,6 +85,7 @@ def lie_down(node: Node, job: Job, retention_ms: i64) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
     requeue.stop_asking(node, job)
+    rules.let_go(node, job)
     if job.state != DEAD:
         node.account(len(more.cause))
         if more.life == 0:
@@ -336,6 +338,7 @@ def follow(node: Node, peer: Peer, job: Job, ms: i64) -> None:
         job.queue.remove(job)
         job.state = ACTIVE
     requeue.stop_asking(node, job)
+    rules.let_go(node, job)
     job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
     job.responsible = int(peer.index)
     job.asks = 0

@@ -40,12 +40,14 @@ ASKING: Final = 4  # asked the other holders whether it may be queued; their tim
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
 IN_LINE: Final = 256  # has a place in its group (groups.py)
+BINNED: Final = 512  # queued, and its domain must let it go out (rules.py)
+COUNTED: Final = 1024  # out, and counted as such by its domain or the throttle of its queue
 SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None, or somebody waits for its end
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
-BACKING_OFF: Final = 512  # it failed here, and waits here until it is queued again
-LONG_LEASE: Final = 1024  # the responsible node said it is out for longer than its retry time
-WATCHED: Final = 2048  # somebody waits for its end (results.py)
+BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
+LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
+WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128
 """Jobs per page: large enough that neighbours rarely need a lookup and an alarm is shared by many, small

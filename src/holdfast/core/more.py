@@ -17,6 +17,7 @@ from holdfast.core.limits import (
     DURATION_S_MAX,
     ERROR_BYTES_MAX,
     HEADERS_BYTES_MAX,
+    KEY_BYTES,
     KEY_BYTES_MAX,
     MORE_BYTES,
     TRIES_KEPT,
@@ -114,6 +115,8 @@ class More:
             size += len(text)
         for each in self.tries:
             size += TRY_BYTES + len(each.error)
+        if self.domain or self.tenant:
+            size += KEY_BYTES
         return size
 
     def note_try(self, new: Try) -> bool:

@@ -15,9 +15,11 @@ from holdfast.core import (
     leases,
     membership,
     queues,
+    registers,
     replicate,
     requeue,
     results,
+    rules,
     tombs,
     unique,
 )
@@ -66,8 +68,10 @@ from holdfast.core.records import (
     NODE,
     QUEUE,
     REFUSED,
+    REGISTER,
     RESULT,
     TAKEN,
+    THROTTLE,
     TOMB,
     TOOK,
 )
@@ -144,6 +148,10 @@ class Loading:
             left = reader.long() - passed
             if left > 0:
                 results.keep(self.node, jid, reader.name(), left)
+        elif kind == REGISTER:
+            registers.load(self.node, reader)
+        elif kind == THROTTLE:
+            rules.load_throttle(self.node, reader, passed)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -334,6 +342,7 @@ class Loading:
             job.flags &= ~BACKING_OFF
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
+            rules.went_out(node, job, passed)
             job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
@@ -411,6 +420,7 @@ class Loading:
         job.flags &= ~BACKING_OFF
         job.flags |= HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
+        rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
     def index_keys(self, jobs: list[Job]) -> None:
@@ -438,6 +448,7 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
+        rules.count_all(node)
         jobs = node.all_jobs()
         self.index_keys(jobs)
         for job in jobs:

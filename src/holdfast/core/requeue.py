@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, failure, fate, history, leases, links, peers, records, replicate, tombs
+from holdfast.core import acks, failure, fate, history, leases, links, peers, records, replicate, rules, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -317,6 +317,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)  # somebody works on it, or will: ours goes back to waiting
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~(MOVING | LONG_LEASE)
     if job.flags & (SPECIAL | BACKING_OFF):
@@ -367,6 +368,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~(MOVING | LONG_LEASE)
     if is_nacked:
@@ -406,6 +408,7 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
     if ms > i64(job.retry) * 1000:

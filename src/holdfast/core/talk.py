@@ -17,6 +17,7 @@ from holdfast.core import (
     inquire,
     links,
     membership,
+    registers,
     replicate,
     requeue,
     results,
@@ -56,7 +57,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.TAKEN: federate.on_taken,
     bus.NOTTAKEN: federate.on_nottaken,
     bus.MOVED: federate.on_moved,
-    bus.PAUSE: federate.on_pause,
+    bus.REGISTER: registers.on_register,
+    bus.DIGEST: registers.on_digest,
     bus.ASK: inquire.on_ask,
     bus.TELL: inquire.on_tell,
     bus.FATE: fate.on_fate,
@@ -99,6 +101,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
             peer.out.write(body)
         peer.unheard.clear()
     membership.link_up(node, peer)
+    registers.link_up(node, peer)
     acks.link_up(node, peer)
     fate.link_up(node, peer)
     requeue.link_up(node, peer)

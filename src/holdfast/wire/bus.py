@@ -65,7 +65,6 @@ YOURJOB: Final = 41  # move i64, job
 TAKEN: Final = 42  # move i64, id
 NOTTAKEN: Final = 43  # move i64, id
 MOVED: Final = 44  # move i64, id: "did you take it?"
-PAUSE: Final = 45  # queue, paused u8
 # Questions on behalf of a client (core/inquire.py).
 ASK: Final = 50  # number i64, what u8, question
 TELL: Final = 51  # number i64, answer
@@ -76,6 +75,9 @@ GOTFATE: Final = 61  # id, kind u8, round u32, changed i64, holders mask
 RESULT: Final = 62  # id, ms i64, result
 WATCH: Final = 63  # id: tell us when it ends
 ENDED: Final = 64  # id, word u8, ms i64, result
+# Settings of the whole cluster (core/registers.py).
+REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
+DIGEST: Final = 71  # digest i64, wants-all u8
 
 
 class BadFrame(Exception):

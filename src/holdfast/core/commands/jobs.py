@@ -291,7 +291,7 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
-            if not node.abandon_adding(job):
+            if not replicate.abandon(node, job):
                 history.deleted(node, job, b"deleted")
                 results.tell_end(node, job, results.DELETED)
                 acks.forget(node, job)
