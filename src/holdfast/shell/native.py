@@ -989,6 +989,11 @@ class Sockets:
         self.finish()
         return peer
 
+    def turn(self):
+        """Something was answered between two turns: a turn of its own, so that it leaves."""
+        self.look_at_clock()
+        self.finish()
+
     # -- patience ------------------------------------------------------------------------------------------
 
     def sweep(self):
