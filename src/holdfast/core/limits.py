@@ -37,6 +37,9 @@ QUEUE_IDLE_MS_LEVEL1: Final = 10_000
 QUEUE_IDLE_MS_LEVEL2: Final = 2_000
 """The same above 95 % of maxmemory, as in Disque."""
 
+NODE_TIMEOUT_MS_MAX: Final = 86_400_000
+"""A day: whoever waits longer until a node counts as gone does not want to know."""
+
 # -- jobs ---------------------------------------------------------------------------------------------------
 
 BODY_BYTES_DEFAULT: Final = MIB
@@ -128,8 +131,17 @@ and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes p
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
 
+GROUP_BYTES: Final = 900
+"""A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""
+
+TAKEN_BYTES: Final = 320
+"""A unique key that is taken: the object, the id of its job (81) and its place in the index."""
+
 LEASE_BYTES: Final = 112
 """A hand-out of which more is known than when it ends."""
+
+TOMB_BYTES: Final = 192
+"""A tombstone: its id (96 as an object), its places in the table (72) and in the list of its second (8 and slack)."""
 
 BODY_BYTES_EXTRA: Final = 48
 """A bytes object's header (33) rounded up to the allocator's 16, on average."""

@@ -39,6 +39,7 @@ from holdfast.core import (
     doubt,
     errors,
     federate,
+    gates,
     history,
     leases,
     links,
@@ -51,10 +52,11 @@ from holdfast.core import (
     requeue,
     slots,
     talk,
+    users,
     views,
     waiting,
 )
-from holdfast.core.alarms import Alarm, Alarms
+from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
@@ -96,6 +98,7 @@ from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.reply import write_error, write_number
+from holdfast.core.rights import User
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -105,6 +108,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.unique import Taken, Windows
 from holdfast.core.views import View
 from holdfast.core.watch import Watch
 
@@ -163,6 +167,7 @@ class Node:
         self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
+        self.users: dict[bytes, User] = {}
         # Commands.
         self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
         self.no_command: Entry = Entry(COMMANDS[0])  # what was run when there is no such command
@@ -175,6 +180,9 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.windows: Windows = Windows()
+        self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -254,7 +262,7 @@ class Node:
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
-        session = Session(self.session_count, address, self.now, not self.config.text("requirepass"))
+        session = Session(self.session_count, address, self.now, not users.are_asked_for(self))
         self.sessions[session.number] = session
         self.account(SESSION_BYTES)
         return session
@@ -295,6 +303,8 @@ class Node:
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
+            if session.rights is not None:
+                users.check(self, session, session.rights, entry.command.name, argv)
             if self.refusal and (not entry.command.is_for_loading if self.is_loading else entry.command.is_write):
                 raise Refused(self.refusal)
             entry.calls += 1
@@ -335,6 +345,8 @@ class Node:
                 queues.forget_if_idle(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
+            elif isinstance(alarm, Chore):
+                alarm.run(self)
             elif alarm is self.beat:
                 chores.beat(self)
             elif alarm is self.calls:
@@ -519,7 +531,7 @@ class Node:
             memory.evict(self, cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        size: i64 = 0 if queue is None else queue.size + queue.adding
+        size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
@@ -532,6 +544,8 @@ class Node:
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        if job.flags & SPECIAL and gates.holds(self, job):
+            return
         if self.is_telling:
             history.queued(self, job)
         job.flags |= QUEUED_BEFORE
@@ -708,6 +722,7 @@ class Node:
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
         if job.flags & SPECIAL:
+            gates.ended(self, job, -1)
             self.account(-special_cost(job))
 
     def wake_page(self, page: Page) -> None:
@@ -825,7 +840,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
-        if not self.config.text("requirepass"):
+        if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True
                 session.settle()

@@ -45,7 +45,7 @@ class Telling:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.history: History | None = None
-        self.turn: Callable[[], None] = lambda: None  # what was answered leaves
+        self.turn: Callable[[], object] = lambda: None  # what was answered leaves
         self.waiting: dict[int, Waiting] = {}
         self.is_woken = False
         self.tasks: set[asyncio.Task[None]] = set()

@@ -26,7 +26,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ HEADER: Final = 24
 
 # Membership (core/membership.py).
 NODE: Final = 1  # index u8, node id 40, incarnation i64
-PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
+PING: Final = 2  # flags u8, wall clock i64, node-timeout u32, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
 REPL: Final = 10  # version u8, job
