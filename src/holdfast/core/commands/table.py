@@ -17,6 +17,7 @@ from holdfast.core.commands import (
     cluster,
     diagnose,
     fates,
+    history,
     info,
     jobs,
     leases,
@@ -144,6 +145,9 @@ COMMANDS: Final = [
     Command("DEBUG", -2, "a", NODE,
             "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
             "STRUCTSIZE", "Things for tests; only with the setting enable-debug.", server.debug),
+    Command("HISTORY", -2, "r", DIAGNOSIS,
+            "READ cursor|first|last [COUNT n] [BLOCK ms] [UNTIL cursor] | SEEK cursor|first n | AT unix-ms | INFO",
+            "What happened to jobs.", history.history),
     Command("SLOWLOG", -2, "r", DIAGNOSIS, "GET [count] | LEN | RESET", "Commands that were slow.",
             diagnose.slowlog),
     Command("LATENCY", -2, "al", DIAGNOSIS, "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
