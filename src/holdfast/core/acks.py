@@ -169,6 +169,8 @@ def collect(node: Node, job: Job, task: Ending) -> None:
 
 
 def forget(node: Node, job: Job) -> None:
+    if node.broken("result-ends-with-job"):
+        results.forget_one(node, node.id_text(job))
     node.endings.pop(job, None)
     job.task = None
     records.gone(node, job)
@@ -353,7 +355,8 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
+        how = job.task.why if job is not None and job.task is not None else DONE
+        tombs.bury(node, jid, how, holders | peer.bit, tombs.soon(node))
     if job is not None:
         if replicate.abandon(node, job):
             return
@@ -395,7 +398,7 @@ def link_up(node: Node, peer: Peer) -> None:
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0:
+    if seq <= 0 or jid[10] > 55:  # more than 63 bits, which is less than nothing where numbers have a sign
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:
