@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import census, doubt, federate, heal, membership, replicate, requeue, tombs
+from holdfast.core import census, doubt, federate, heal, membership, remote, replicate, requeue, takeover, tombs
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -21,6 +21,8 @@ def beat(node: Node) -> None:
     census.take_rates(node)
     replicate.fill(node)
     heal.beat(node)
+    takeover.beat(node)
+    remote.beat(node)
     if node.doubted:
         doubt.settle(node)
     else:

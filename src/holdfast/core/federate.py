@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, memory, queues, records, tombs
+from holdfast.core import acks, history, home, links, memory, queues, records, remote, replicate, requeue, tombs
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
-from holdfast.core.replicate import read_copy
-from holdfast.core.requeue import IS_LEASED, due, is_leased, stop_asking, tell_queued, write_state
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -98,6 +96,11 @@ def give(node: Node, queue: Queue) -> None:
         if job is None:
             queue.interest[index] = credit
             return
+        if job.flags & SPECIAL and home.is_keyed(job):
+            if credit > 1:
+                queue.interest[index] = credit - 1
+            remote.lend(node, job, peer)
+            continue
         if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
             queue.push(job)
             queue.jobs_in -= 1
@@ -136,7 +139,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
 def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer gives us a job."""
     move_number = reader.long()
-    copy = read_copy(node, peer, reader)
+    copy = replicate.read_copy(node, peer, reader)
     peer.owes_ack = True
     job = node.find(copy.jid)
     is_new = False
@@ -165,8 +168,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             acks.answer_ended(node, peer, job)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
-        if is_leased(node, job):
-            write_state(node, peer, copy.jid, IS_LEASED, job.qtime - node.now, job.holders)
+        if requeue.is_leased(node, job):
+            requeue.write_state(node, peer, copy.jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
         if job.state == WAIT_REPL:
@@ -194,12 +197,12 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     node.count("imported")
     queue = job.queue
     queue.note_import(peer.index, node.now)
-    stop_asking(node, job)
+    requeue.stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = ME
     job.hops = int(min(255, copy.hops + 1))
     if not node.broken("taker-unannounced"):
-        tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
+        requeue.tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
     if job.state != QUEUED:
         node.enqueue(job)
     if queue.waiting:
@@ -251,7 +254,7 @@ def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     if job.flags & ASKING:
         return  # its time came while it was moving: those who were asked answer
     if job.retry > 0 and job.holders & ~MY_BIT & ~peer.bit:
-        due(node, job)
+        requeue.due(node, job)
     else:
         node.enqueue(job)
 

@@ -3,6 +3,7 @@
 Plain jobs never come here: they lack the flag SPECIAL, the one thing the life of a job (node.py) looks at. What a
 feature has to say is in its own file; this one is the list of who is asked when.
 
+    defers      the time it waited for has come: whether it is not for us to see to it
     holds       about to be queued: whether something holds it back
     accepted    it has its copies: the promise is made
     handed_out  a consumer has it
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import groups, unique
-from holdfast.core.job import Job
+from holdfast.core import groups, home, unique
+from holdfast.core.job import ACTIVE, Job
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -24,9 +25,29 @@ if TYPE_CHECKING:
 def holds(node: Node, job: Job) -> bool:
     """Whether it must not be queued now; whoever holds it back queues it later."""
     more = job.more
-    if more is None:
+    if more is None or not (more.group or more.unique):
         return False
+    if not home.is_home_of(node, job):
+        job.state = ACTIVE
+        job.qtime = 0
+        home.pass_on(node, job, True)
+        return True
+    if more.unique and unique.merges(node, job):
+        return True
     return more.group != b"" and groups.holds(node, job)
+
+
+def defers(node: Node, job: Job) -> bool:
+    """Its timer has ended: whether it is not for this node to queue it, or not its turn."""
+    more = job.more
+    if more is None or not (more.group or more.unique):
+        return False
+    if home.defers(node, job):
+        return True
+    if groups.is_held(job):
+        job.qtime = 0
+        return True
+    return False
 
 
 def accepted(node: Node, job: Job) -> None:

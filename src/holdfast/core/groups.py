@@ -22,7 +22,7 @@ from mypy_extensions import i64
 from holdfast.core import requeue
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import GROUP_BYTES
-from holdfast.core.peers import MY_BIT
+from holdfast.core.peers import ME, MY_BIT
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -97,8 +97,10 @@ def join(node: Node, job: Job) -> None:
 
 
 def is_out(node: Node, job: Job) -> bool:
-    """Whether a consumer may be working on it."""
-    return job.state == ACTIVE and job.flags & HANDED_OUT != 0 and job.qtime > node.now
+    """Whether a consumer is working on it, here or at a node that says so."""
+    if job.state != ACTIVE or job.qtime <= node.now:
+        return False
+    return job.flags & HANDED_OUT != 0 if job.responsible == ME else node.peers[job.responsible].is_linked
 
 
 def stand(group: Group, job: Job) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, peers, records, replicate, tombs
+from holdfast.core import acks, gates, groups, history, links, peers, records, replicate, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -28,6 +28,7 @@ from holdfast.core.job import (
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
+    SPECIAL,
     UNSURE,
     WAIT_REPL,
     Job,
@@ -77,6 +78,8 @@ def due(node: Node, job: Job) -> None:
         return
     if job.queue.paused & PAUSE_IN and job.retry > 0:
         node.wake_at(job, node.now + retry_ms)
+        return
+    if job.flags & SPECIAL and gates.defers(node, job):
         return
     others = job.holders & ~MY_BIT
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
@@ -243,6 +246,8 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif job.state == WAIT_REPL:
         write_state(node, peer, jid, IS_HELD, SLACK_MS, job.holders)
+    elif job.flags & SPECIAL and groups.is_held(job):
+        write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
     elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
@@ -333,11 +338,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == WAIT_REPL:
         return
-    is_nacked = nacks > i64(job.nacks)
-    if is_nacked or deliveries > i64(job.deliveries):
-        job.nacks = i32(max(i64(job.nacks), nacks))
-        job.deliveries = i32(max(i64(job.deliveries), deliveries))
-        records.counts(node, job)
+    is_nacked = learn_counts(node, job, nacks, deliveries)
     if is_leased(node, job) and not is_nacked:  # a NACK ends the lease, at whichever holder it came in
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
@@ -352,6 +353,16 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+
+
+def learn_counts(node: Node, job: Job, nacks: i64, deliveries: i64) -> bool:
+    """Somebody says how often it was refused and delivered again; whether it was refused once more."""
+    is_nacked = nacks > i64(job.nacks)
+    if is_nacked or deliveries > i64(job.deliveries):
+        job.nacks = i32(max(i64(job.nacks), nacks))
+        job.deliveries = i32(max(i64(job.deliveries), deliveries))
+        records.counts(node, job)
+    return is_nacked
 
 
 def tell_working(node: Node, job: Job, ms: i64) -> None:

@@ -70,6 +70,11 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
+            known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
+            if known:
+                records.slots(node, known)
+            for jid, into in node.merged.items():
+                records.merged(node, jid, into)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen:
                     records.queue(node, queue)

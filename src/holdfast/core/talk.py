@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, replicate, requeue, slots, views
+from holdfast.core import (
+    acks,
+    federate,
+    forward,
+    links,
+    membership,
+    remote,
+    replicate,
+    requeue,
+    slots,
+    takeover,
+    unique,
+    views,
+)
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
@@ -41,6 +54,21 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.PAUSE: federate.on_pause,
     bus.ASK: views.on_ask,
     bus.TELL: views.on_tell,
+    bus.SLOTS: takeover.on_slots,
+    bus.SLOTASK: takeover.on_ask,
+    bus.SLOTGAVE: takeover.on_gave,
+    bus.HANDOVER: takeover.on_handover,
+    bus.HOMED: takeover.on_homed,
+    bus.KEYTAKEN: unique.on_taken,
+    bus.MERGED: unique.on_merged,
+    bus.ADD: forward.on_add,
+    bus.ADDED: forward.on_added,
+    bus.NOTHOME: forward.on_nothome,
+    bus.RUN: forward.on_run,
+    bus.RAN: forward.on_ran,
+    bus.LEND: remote.on_lend,
+    bus.BORROWED: remote.on_borrowed,
+    bus.RETURNED: remote.on_returned,
 }
 
 
@@ -70,6 +98,8 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
+    takeover.link_up(node, peer)
+    forward.link_up(node, peer)
     return peer
 
 
@@ -92,6 +122,9 @@ def link_down(node: Node, peer: Peer) -> None:
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
     views.link_down(node, peer)
+    takeover.link_down(node, peer)
+    forward.link_down(node, peer)
+    remote.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:

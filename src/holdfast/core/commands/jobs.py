@@ -16,6 +16,7 @@ from holdfast.core import (
     peers,
     queues,
     records,
+    remote,
     replicate,
     requeue,
     waiting,
@@ -297,7 +298,9 @@ def nack(node: Node, session: Session, argv: list[bytes]) -> None:
     count: i64 = 0
     for i in range(1, len(argv)):
         job = node.find(argv[i])
-        if job is not None and node.may_requeue(job):
+        if node.borrowed and remote.pass_on(node, argv[i], [b"NACK", argv[i]]):
+            count += 1
+        elif job is not None and node.may_requeue(job):
             history.nacked(node, job, session)
             job.nacks += 1
             node.queue_again(job)
@@ -340,6 +343,9 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
     """
     check_ids(argv)
     job = node.find(argv[1])
+    if node.borrowed and remote.pass_on(node, argv[1], argv):
+        write_int(node.out, node.borrowed[argv[1]].retry)
+        return
     if job is None:
         raise BadRequest(errors.NO_JOB)
     retry = i64(job.retry)
