@@ -50,6 +50,11 @@ def defers(node: Node, job: Job) -> bool:
     return False
 
 
+def is_elsewhere(node: Node, job: Job) -> bool:
+    """Whether another node decides when it is queued."""
+    return home.is_keyed(job) and not home.is_home_of(node, job)
+
+
 def accepted(node: Node, job: Job) -> None:
     more = job.more
     if more is not None and more.unique:
@@ -58,8 +63,12 @@ def accepted(node: Node, job: Job) -> None:
 
 def handed_out(node: Node, job: Job) -> None:
     more = job.more
-    if more is not None and more.unique:
+    if more is None:
+        return
+    if more.unique:
         unique.started(node, job)
+    if more.group and job.retry == 0:
+        groups.leave(node, job)  # at most once: nobody will ever say that its consumer is gone
 
 
 def ended(node: Node, job: Job, why: i64) -> None:

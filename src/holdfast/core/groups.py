@@ -9,7 +9,8 @@ job was made: clocks of two producers' nodes differ. A job that still waits for 
 already, and nobody overtakes it before its fate is known. A delayed job gets its place when its delay is over: it
 then goes before all that were accepted later and have not had their turn.
 
-A job that fails keeps its turn, also while it waits for its next attempt; with ONFAIL skip the next in line goes
+An at-most-once job (RETRY 0) has had its turn when it is handed out, since nobody says when its consumer is gone. Any
+other job that fails keeps its turn, also while it waits for its next attempt; with ONFAIL skip the next in line goes
 before it.
 """
 from __future__ import annotations

@@ -154,6 +154,7 @@ def link_down(node: Node, peer: Peer) -> None:
     """Whether a consumer has it nobody can say: as if one had."""
     for job in peer.lent.values():
         if node.is_here(job) and job.retry == 0:
+            gates.handed_out(node, job)
             node.spend(job)
     peer.lent.clear()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, gates, groups, history, links, peers, records, replicate, tombs
+from holdfast.core import acks, gates, groups, history, home, links, peers, records, replicate, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -157,7 +157,7 @@ def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
 
 def rank(node: Node, job: Job) -> i64:
     """How many of the holders that can be heard come before this node in the job's order."""
-    if job.responsible == ME or node.broken("no-holder-order"):
+    if job.responsible == ME or node.broken("no-holder-order") or home.is_keyed(job):
         return 0
     mine = order_key(job, node.node_id)
     before: i64 = 0
@@ -254,7 +254,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif (
         order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
-        and not node.broken("no-holder-order")
+        and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
     ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
         write_state(node, peer, jid, IS_HELD, i64(job.retry) * 1000, job.holders)
