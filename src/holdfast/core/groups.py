@@ -83,10 +83,7 @@ def join(node: Node, job: Job) -> None:
     if turn is None:
         group.turn = job
         return
-    is_earlier = order_of(job) < order_of(turn) and not node.broken("group-by-creation")
-    if node.broken("group-by-creation"):
-        is_earlier = job.ctime < turn.ctime
-    if turn.state == QUEUED and (is_earlier or is_out(node, job)):
+    if turn.state == QUEUED and (order_of(job) < order_of(turn) or is_out(node, job)):
         # It is not out yet, and this one should be before it.
         turn.queue.remove(turn)
         turn.state = ACTIVE

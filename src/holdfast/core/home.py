@@ -161,6 +161,7 @@ def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
     if job.retry == 0 and job.flags & (HANDED_OUT | IN_DOUBT | MOVING):
         job.qtime = 0
         return
+    job.flags &= ~HANDED_OUT  # if a consumer had it, its time is over
     if index == ME or not peer.is_linked:
         if index == ME:
             takeover.want(node, slot_of_job(job))

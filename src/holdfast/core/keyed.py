@@ -162,7 +162,7 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     job.flags |= SPECIAL
     node.keep(job)
     if more.group:
-        more.order = groups.next_order(node)
+        more.order = job.seq if node.broken("group-by-creation") else groups.next_order(node)
         if options.delay == 0:
             groups.join(node, job)
     return job

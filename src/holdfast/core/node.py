@@ -187,6 +187,7 @@ class Node:
         self.forwards: Forwards = Forwards()
         self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
         self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.hinted: dict[Job, int] = {}  # jobs with keys that came from others: who is asked whether they live
         self.merged: dict[bytes, bytes] = {}  # jobs that turned out to be others
         self.windows: Windows = Windows()
         self.last_order: i64 = 0  # the last place given in any group

@@ -76,7 +76,7 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
     token = reader.name()
     copy = replicate.read_copy(node, peer, reader)
     queue = node.queues.get(copy.queue)
-    if queue is None or not queue.waiting or queue.paused & PAUSE_OUT or node.broken("lent-to-nobody"):
+    if queue is None or not queue.waiting or queue.paused & PAUSE_OUT:
         peer.out.append(bus.RETURNED)
         bus.write_i64(peer.out, number)
         return
@@ -147,6 +147,7 @@ def on_returned(node: Node, peer: Peer, reader: Reader) -> None:
         job.flags &= ~HANDED_OUT
     leases.forget(node, job)
     records.back(node, job)
+    job.queue.interest.pop(int(peer.index), None)  # until it says so again
     node.enqueue(job)
 
 

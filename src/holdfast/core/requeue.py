@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, gates, groups, history, home, links, peers, records, replicate, tombs
+from holdfast.core import acks, gates, groups, history, home, links, peers, records, replicate, tombs, unique
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -283,6 +283,8 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a state that no job can be in")
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return
+    if node.hinted:
+        unique.heard(node, peer, job)
     if state != IS_UNKNOWN:
         new = (holders & ~job.holders) & peers.linked(node)
         tombs.learn_holders(node, job, holders | peer.bit)

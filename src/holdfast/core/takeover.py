@@ -394,7 +394,7 @@ def give_all_and_rest(node: Node, peer: Peer, slots: set[int]) -> None:
 def earliest(node: Node, job: Job) -> i64:
     """When a copy may be queued by its home: not while a consumer of a node that cannot be heard may have it."""
     now = node.now
-    if job.state == QUEUED or job.flags & IN_LINE:
+    if job.state == QUEUED or groups.is_held(job) or node.broken("head-not-out"):
         return now
     if replicate.is_delayed(node, job):
         return max(now, replicate.end_of_delay(job))
@@ -464,7 +464,9 @@ def close_slots(node: Node, slots: set[int]) -> None:
         if job.state == QUEUED:
             job.queue.remove(job)
             job.state = ACTIVE
+            job.qtime = 0
         if job.state == ACTIVE and job.qtime == 0 and job.retry > 0:
+            job.flags &= ~HANDED_OUT  # no consumer has it
             node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
     unique.close(node, slots)
 
@@ -572,6 +574,8 @@ def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
         job.holders |= peer.bit
         job.state = ACTIVE
         records.job(node, job)
+        if copy.more.unique:
+            unique.hint(node, peer, job)
     elif not is_taken_from(node, peer, job, state, copy.nacks, copy.deliveries, copy.holders):
         return
     if not home.is_keyed(job):

@@ -125,6 +125,7 @@ def link_down(node: Node, peer: Peer) -> None:
     takeover.link_down(node, peer)
     forward.link_down(node, peer)
     remote.link_down(node, peer)
+    unique.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, home, keyed, records
+from holdfast.core import acks, home, keyed, records, requeue
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import DURATION_S_MAX, KEY_BYTES_MAX, QUEUE_NAME_BYTES_MAX, TAKEN_BYTES
@@ -119,8 +119,42 @@ def meet(node: Node, add: Add) -> bool:
 
 
 def is_undecided(node: Node, job: Job) -> bool:
-    """Whether nobody can say yet if the job is one: its copies are missing."""
-    return job.state == WAIT_REPL and not node.broken("unique-unaccepted-answered")
+    """Whether nobody can say yet if the job is one: its copies are missing, or it may have ended long ago."""
+    return (job.state == WAIT_REPL or job in node.hinted) and not node.broken("unique-unaccepted-answered")
+
+
+def hint(node: Node, peer: Peer, job: Job) -> None:
+    """A peer had a copy of a job that we knew nothing of. It may have been away when the job ended: ask the others."""
+    if node.broken("stale-copy-believed"):
+        return
+    asked: i64 = 0
+    for each in node.peers:
+        if each.bit & job.holders and each.is_linked and each is not peer:
+            requeue.write_willqueue(node, each, job)
+            asked |= each.bit
+    if asked:
+        node.hinted[job] = int(asked)
+
+
+def heard(node: Node, peer: Peer, job: Job) -> None:
+    """That peer does not know of its end."""
+    asked = node.hinted.get(job)
+    if asked is None:
+        return
+    asked &= ~int(peer.bit)
+    if asked:
+        node.hinted[job] = asked
+        return
+    del node.hinted[job]
+    taken = node.taken.get(key_of_job(job))
+    if taken is not None:
+        unpark(node, taken)
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """It will not answer any more."""
+    for job in list(node.hinted):
+        heard(node, peer, job)
 
 
 def is_waiting(job: Job) -> bool:
@@ -168,6 +202,7 @@ def started(node: Node, job: Job) -> None:
 
 def ended(node: Node, job: Job, why: i64) -> None:
     """The key is free again, unless its window is still open."""
+    node.hinted.pop(job, None)
     taken = node.taken.get(key_of_job(job))
     if taken is None:
         if why == acks.DONE or why == -1:
@@ -230,7 +265,7 @@ def drop(node: Node, key: bytes) -> None:
 
 def unpark(node: Node, taken: Taken) -> None:
     """Those who waited for the fate of a job: as if they came only now, in the order in which they came."""
-    if taken.parked and (taken.job is None or taken.job.state != WAIT_REPL) and taken.next is None:
+    if taken.parked and (taken.job is None or not is_undecided(node, taken.job)) and taken.next is None:
         parked = taken.parked
         taken.parked = []
         for add in parked:

@@ -249,10 +249,11 @@ def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     check_ids(argv)
     count: i64 = 0
     for i in range(1, len(argv)):
-        job = node.find(argv[i])
+        jid = node.merged.get(argv[i], argv[i]) if node.merged else argv[i]
+        job = node.find(jid)
         if job is None:
-            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, argv[i]):
-                history.acked_unknown(node, argv[i], session)
+            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, jid):
+                history.acked_unknown(node, jid, session)
         elif job.state != ACKED:
             history.acked(node, job, session)
             node.end(job)
@@ -369,7 +370,7 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
 def show(node: Node, session: Session, argv: list[bytes]) -> None:
     """Describe a job as names and values; null if it is not known here."""
     check_ids(argv)
-    job = node.find(argv[1])
+    job = node.find(node.merged.get(argv[1], argv[1]))
     if job is None:
         write_null(node.out, session)
     else:

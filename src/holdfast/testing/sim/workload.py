@@ -35,11 +35,18 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
         "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
     }
+    value |= key_values(add)
+    return [word.encode() for word in words], value
+
+
+def key_values(add: Add) -> Value:
+    """The same as the history tells it."""
+    value: Value = {}
     if add.group:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:
         value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
-    return [word.encode() for word in words], value
+    return value
 
 
 def key_words(add: Add) -> list[str]:

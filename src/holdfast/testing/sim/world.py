@@ -244,10 +244,10 @@ class World:
         """The end of the run: a last look inside, and the verdict."""
         self.watcher.look()
         self.watcher.last_look()
-        for id, into in sorted(self.merged.items()):
-            self.history.mark(self.now, WATCH, "", "merged", id=id, into=into)
         for host in self.hosts.values():
             self.keep_counters(host)
+        for id, into in sorted(self.merged.items()):
+            self.history.mark(self.now, WATCH, "", "merged", id=id, into=into)
         self.counters["flight-ms-max"] = self.network.flight_max
         self.history.mark(self.now, NEMESIS, "", "settings", flight_ms=self.network.flight_max)
         self.history.mark(self.now, NEMESIS, "", "end", frames=self.network.frames, steps=self.steps)
