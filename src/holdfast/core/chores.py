@@ -3,7 +3,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import census, doubt, federate, heal, membership, remote, replicate, requeue, takeover, tombs
+from holdfast.core import (
+    census,
+    doubt,
+    federate,
+    heal,
+    membership,
+    registers,
+    remote,
+    replicate,
+    requeue,
+    takeover,
+    tombs,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -16,6 +28,7 @@ def beat(node: Node) -> None:
     if node.now < node.chores_at:
         return
     node.chores_at = node.now + CHORES_MS
+    registers.beat(node)
     requeue.beat(node)
     federate.beat(node)
     census.take_rates(node)

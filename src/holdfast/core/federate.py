@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, home, links, memory, queues, records, remote, replicate, requeue, tombs
+from holdfast.core import acks, history, home, links, memory, queues, records, remote, replicate, requeue, rules, tombs
 from holdfast.core.copies import register, write_copy
 from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
-from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
+from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -102,6 +102,8 @@ def give(node: Node, queue: Queue) -> None:
             remote.lend(node, job, peer)
             continue
         if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
+            rules.unpay(node, job)
+            rules.prepare(node, job)
             queue.push(job)
             queue.jobs_in -= 1
             queue.interest[index] = credit
@@ -114,6 +116,7 @@ def give(node: Node, queue: Queue) -> None:
 def move(node: Node, job: Job, peer: Peer) -> None:
     node.moves += 1
     node.count("moves")
+    rules.let_go(node, job)  # paid for here, and out there
     job.state = ACTIVE
     job.flags |= MOVING
     job.responsible = int(peer.index)
@@ -203,7 +206,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     job.hops = int(min(255, copy.hops + 1))
     if not node.broken("taker-unannounced"):
         requeue.tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
-    if job.state != QUEUED:
+    if job.state != QUEUED and not rules.hand_over(node, job):
         node.enqueue(job)
     if queue.waiting:
         announce(node, queue)
@@ -305,27 +308,6 @@ def link_down(node: Node, peer: Peer) -> None:
         queue.interest.pop(int(peer.index), None)
         if not queue.interest:
             del node.interested[queue]
-
-
-def tell_pause(node: Node, name: bytes, paused: i64) -> None:
-    for peer in node.peers:
-        if peer.is_linked:
-            peer.out.append(bus.PAUSE)
-            bus.write_name(peer.out, name)
-            bus.write_i8(peer.out, paused)
-
-
-def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
-    name = reader.name()
-    paused = reader.u8()
-    if paused > PAUSE_IN | PAUSE_OUT or len(name) > QUEUE_NAME_BYTES_MAX:
-        raise BadFrame("a pause there is none of")
-    queue = node.queues.get(name)
-    if queue is None and paused > 0:
-        queue = queues.queue_or_none(node, name)
-    if queue is not None:
-        queues.set_paused(node, queue, paused)
-        give(node, queue)
 
 
 def in_doubt(node: Node, job: Job) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, links, records, replicate, requeue, takeover
+from holdfast.core import federate, homecoming, links, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
 from holdfast.core.job import ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -200,7 +200,7 @@ def write_homed(node: Node, peer: Peer, job: Job, is_leased: bool) -> None:
         for each in node.peers:
             if each.bit & earlier and each.is_linked:
                 replicate.write_holders(node, each, job)
-    ms: i64 = max(0, job.qtime - node.now) if is_leased else takeover.earliest(node, job) - node.now
+    ms: i64 = max(0, job.qtime - node.now) if is_leased else homecoming.earliest(node, job) - node.now
     links.explain(node, peer, job.holders)
     peer.out.append(bus.HOMED)
     bus.write_i8(peer.out, LEASED if is_leased else FREE)

@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, home, membership, queues, replicate, requeue, takeover, tombs, unique
+from holdfast.core import (
+    acks,
+    doubt,
+    flush,
+    home,
+    membership,
+    queues,
+    registers,
+    replicate,
+    requeue,
+    rules,
+    takeover,
+    tombs,
+    unique,
+)
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
 from holdfast.core.more import read
@@ -37,8 +51,10 @@ from holdfast.core.records import (
     NODE,
     QUEUE,
     REFUSED,
+    REGISTER,
     SLOTS,
     TAKEN,
+    THROTTLE,
     TOMB,
     TOOK,
 )
@@ -114,6 +130,10 @@ class Loading:
         elif kind == MERGED:
             jid = reader.text(bus.ID)
             self.node.merged[jid] = reader.text(bus.ID)
+        elif kind == REGISTER:
+            registers.load(self.node, reader)
+        elif kind == THROTTLE:
+            rules.load_throttle(self.node, reader, passed)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -295,6 +315,7 @@ class Loading:
         elif kind == HANDOUT:
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
+            rules.went_out(node, job, passed)
             job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
@@ -341,6 +362,7 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
+        rules.count_all(node)
         if home.is_alone(node):
             takeover.claim_all(node)
         for job in node.all_jobs():

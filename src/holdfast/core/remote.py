@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import federate, forward, gates, history, leases, links, records, replicate
+from holdfast.core import federate, forward, gates, history, leases, links, records, replicate, rules
 from holdfast.core.copies import Copy, write_copy
 from holdfast.core.ids import id_random, id_seq
 from holdfast.core.job import ACTIVE, HANDED_OUT, SPECIAL, Job, Lease
@@ -146,6 +146,7 @@ def on_returned(node: Node, peer: Peer, reader: Reader) -> None:
     if job.lease.is_first:
         job.flags &= ~HANDED_OUT
     leases.forget(node, job)
+    rules.unpay(node, job)
     records.back(node, job)
     job.queue.interest.pop(int(peer.index), None)  # until it says so again
     node.enqueue(job)

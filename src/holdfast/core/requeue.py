@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, gates, groups, history, home, links, peers, records, replicate, tombs, unique
+from holdfast.core import acks, gates, groups, history, home, links, peers, records, replicate, rules, tombs, unique
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -311,6 +311,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)  # somebody works on it, or will: ours goes back to waiting
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -350,6 +351,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -391,6 +393,7 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records
+from holdfast.core import records, registers, rules
 from holdfast.core.acks import Ending
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
 
@@ -75,8 +75,9 @@ class Walk:
                 records.slots(node, known)
             for jid, into in node.merged.items():
                 records.merged(node, jid, into)
+            registers.write_all(node)
             for queue in node.queues.values():
-                if queue.paused or queue.maxlen:
+                if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)
         while self.page < len(self.pages):
             if len(self.log) >= bytes_most:
@@ -104,6 +105,7 @@ class Walk:
                 records.had(node, peer, number, until)
             for number in peer.refused:
                 records.refused(node, peer, number)
+        rules.write_throttles(node)
         self.pages = []
         self.tombs = []
         self.page = self.tomb = 0

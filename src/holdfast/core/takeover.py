@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, groups, home, links, memory, records, replicate, requeue, tombs, unique
+from holdfast.core import home, homecoming, links, records
 from holdfast.core.alarms import Chore
-from holdfast.core.copies import register
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
-from holdfast.core.limits import GROUP_BYTES, NEVER
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, Peer
-from holdfast.core.rows import LEASED, NOBODY, SLOTS
+from holdfast.core.rows import NOBODY, SLOTS
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -211,7 +209,7 @@ def on_ask(node: Node, peer: Peer, reader: Reader) -> None:
             granted.add(int(slot))
     write_rows(node, peer, [slot for slot in refused if homes.epochs[slot] > 0])
     if granted:
-        give_all(node, peer, granted)
+        homecoming.give_all(node, peer, granted)
     out = peer.out
     out.append(bus.SLOTGAVE)
     bus.write_i64(out, number)
@@ -228,20 +226,6 @@ def is_reached(node: Node, asker: Peer, owner: i64) -> bool:
         return True
     peer = node.peers[owner]
     return peer.is_member and peer.is_linked and not peer.is_suspect and not node.broken("takeover-grabs")
-
-
-def give_all(node: Node, peer: Peer, slots: set[int]) -> None:
-    """Everything we hold of some slots, to their new home."""
-    for job in node.all_jobs():
-        if not home.is_keyed(job) or int(home.slot_of_job(job)) not in slots:
-            continue
-        if job.state == ACKED:
-            acks.answer_ended(node, peer, job)
-        elif job.retry > 0 and (job.state == ACTIVE or job.state == QUEUED):
-            home.write_homed(node, peer, job, requeue.is_leased(node, job))
-    for key, taken in node.taken.items():
-        if taken.job is None and int(unique.slot_of_key(key)) in slots:
-            unique.write_taken(node, peer, key, taken)
 
 
 def on_gave(node: Node, peer: Peer, reader: Reader) -> None:
@@ -294,7 +278,7 @@ def claim(node: Node, slots: list[int]) -> None:
     records.slots(node, slots)
     node.must_sync = True
     tell(node, slots, 0)
-    open_slots(node, set(slots))
+    homecoming.open_slots(node, set(slots))
 
 
 # -- the table ----------------------------------------------------------------------------------------------------
@@ -367,108 +351,15 @@ def on_slots(node: Node, peer: Peer, reader: Reader) -> None:
         tell(node, news, peer.bit)
     if lost and not node.broken("lower-epoch-goes-on"):
         node.count("slots-lost")
-        close_slots(node, set(lost))
+        homecoming.close_slots(node, set(lost))
         for to in node.peers:
             theirs_now = {slot for slot in lost if homes.owners[slot] == to.index}
             if theirs_now and to.is_linked and to.index != ME:
-                give_all_and_rest(node, to, theirs_now)
+                homecoming.give_up(node, to, theirs_now)
     handing = node.takeovers.handing
     if handing is not None and all([homes.owners[slot] != ME for slot in handing.slots]):
         node.takeovers.handing = None
         handing.wake = NEVER
-
-
-def give_all_and_rest(node: Node, peer: Peer, slots: set[int]) -> None:
-    """The same as give_all, from somebody who was their home: at-most-once jobs go along, and ours wait."""
-    for job in node.all_jobs():
-        if home.is_keyed(job) and int(home.slot_of_job(job)) in slots and job.state == ACTIVE:
-            home.give(node, peer, job)
-    for key, taken in node.taken.items():
-        if taken.job is None and int(unique.slot_of_key(key)) in slots:
-            unique.write_taken(node, peer, key, taken)
-
-
-# -- opening and closing ------------------------------------------------------------------------------------------
-
-
-def earliest(node: Node, job: Job) -> i64:
-    """When a copy may be queued by its home: not while a consumer of a node that cannot be heard may have it."""
-    now = node.now
-    if job.state == QUEUED or groups.is_held(job) or node.broken("head-not-out"):
-        return now
-    if replicate.is_delayed(node, job):
-        return max(now, replicate.end_of_delay(job))
-    peer = node.peers[job.responsible]
-    if peer.index == ME or peer.is_linked:
-        return max(now, job.qtime)
-    return max(now, peer.heard + i64(job.retry) * 1000)
-
-
-def open_slots(node: Node, slots: set[int]) -> None:
-    """This node is their home: keys are known, groups are in line, and what is free is queued."""
-    lined: list[Job] = []
-    alone: list[Job] = []
-    for job in node.all_jobs():
-        if not home.is_keyed(job) or job.state != ACTIVE or int(home.slot_of_job(job)) not in slots:
-            continue
-        if job.retry == 0 and job.flags & (HANDED_OUT | MOVING | IN_DOUBT):
-            continue
-        more = job.more
-        assert more is not None
-        if more.group and not is_still_delayed(node, job):
-            lined.append(job)
-        else:
-            alone.append(job)
-        if more.unique:
-            unique.index(node, job)
-    groups.rejoin(node, lined)
-    for job in alone:
-        begin(node, job)
-    for job in lined:
-        if groups.is_held(job):
-            job.qtime = 0
-            job.responsible = ME
-            requeue.stop_asking(node, job)
-        else:
-            begin(node, job)
-
-
-def is_still_delayed(node: Node, job: Job) -> bool:
-    return replicate.is_delayed(node, job)
-
-
-def begin(node: Node, job: Job) -> None:
-    """See to it that the job is queued when it may be."""
-    if job.state != ACTIVE or requeue.is_leased(node, job):
-        return
-    node.wake_at(job, earliest(node, job))
-
-
-def close_slots(node: Node, slots: set[int]) -> None:
-    """This node is not their home any more: nothing of theirs is queued here, or in line."""
-    for queue in node.queues.values():
-        for name in list(queue.groups):
-            if int(home.slot_of(home.GROUP, queue.name, name)) in slots:
-                group = queue.groups.pop(name)
-                node.account(-(GROUP_BYTES + len(name)))
-                for each in group.line:
-                    if each.flags & IN_LINE:
-                        each.flags &= ~IN_LINE
-                        queue.lined -= 1
-                if group.turn is not None:
-                    group.turn.flags &= ~IN_LINE
-    for job in node.all_jobs():
-        if not home.is_keyed(job) or int(home.slot_of_job(job)) not in slots:
-            continue
-        job.flags &= ~IN_LINE
-        if job.state == QUEUED:
-            job.queue.remove(job)
-            job.state = ACTIVE
-            job.qtime = 0
-        if job.state == ACTIVE and job.qtime == 0 and job.retry > 0:
-            job.flags &= ~HANDED_OUT  # no consumer has it
-            node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
-    unique.close(node, slots)
 
 
 # -- handing over -------------------------------------------------------------------------------------------------
@@ -507,9 +398,9 @@ def hand_over_to(node: Node, peer: Peer, slots: list[int]) -> None:
     node.count("slots-handed-over")
     for slot in slots:
         node.homes.opened[slot] = False
-    close_slots(node, set(slots))
+    homecoming.close_slots(node, set(slots))
     if not node.broken("handover-forgets"):
-        give_all_and_rest(node, peer, set(slots))
+        homecoming.give_up(node, peer, set(slots))
     out = peer.out
     out.append(bus.HANDOVER)
     bus.write_u16(out, len(slots))
@@ -542,89 +433,11 @@ def take_back(node: Node, handing: Handing) -> None:
     slots = [slot for slot in handing.slots if node.homes.owners[slot] == ME]
     for slot in slots:
         node.homes.opened[slot] = True
-    open_slots(node, set(slots))
+    homecoming.open_slots(node, set(slots))
 
 
 def has_slots(node: Node) -> bool:
     return any(node.homes.opened)
-
-
-# -- jobs that come home ------------------------------------------------------------------------------------------
-
-
-def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
-    """A peer thinks that we are, or will be, the home of a job."""
-    state = reader.u8()
-    ms = reader.long()
-    copy = replicate.read_copy(node, peer, reader)
-    if ms < 0 or ms >= NEVER or state > LEASED or copy.more is None:
-        raise BadFrame("a job that cannot come home")
-    peer.owes_ack = True
-    if acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit):
-        return
-    job = node.find(copy.jid)
-    if job is None:
-        if memory.is_full_for(node, len(copy.body)) or copy.retry == 0:
-            peer.out.append(bus.REFUSED)
-            peer.out.write(copy.jid)
-            return
-        job = register(node, copy)
-        if job is None:
-            return
-        job.holders |= peer.bit
-        job.state = ACTIVE
-        records.job(node, job)
-        if copy.more.unique:
-            unique.hint(node, peer, job)
-    elif not is_taken_from(node, peer, job, state, copy.nacks, copy.deliveries, copy.holders):
-        return
-    if not home.is_keyed(job):
-        raise BadFrame("a job without a home")
-    groups.learn_order(node, groups.order_of(job))
-    requeue.stop_asking(node, job)
-    job.flags &= ~MOVING
-    job.responsible = int(peer.index) if state == LEASED else ME
-    node.wake_at(job, node.now + max(ms, copy.delay_left) + (requeue.SLACK_MS if state == LEASED else 0))
-    if home.is_home_of(node, job):
-        arrive(node, job)
-
-
-def is_taken_from(
-    node: Node, peer: Peer, job: Job, state: i64, nacks: i64, deliveries: i64, holders: i64
-) -> bool:
-    """A job that we know comes home: whether what the peer says of it changes anything."""
-    tombs.learn_holders(node, job, holders | peer.bit)
-    if job.state == ACKED:
-        acks.answer_ended(node, peer, job)
-        return False
-    if job.state == WAIT_REPL:
-        return False
-    is_nacked = requeue.learn_counts(node, job, nacks, deliveries)
-    jid = node.id_text(job)
-    if requeue.is_leased(node, job) and not is_nacked:
-        requeue.write_state(node, peer, jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
-        return False
-    if state == LEASED:
-        if job.state == QUEUED:
-            job.queue.remove(job)
-            job.state = ACTIVE
-        return True
-    if job.state == QUEUED or groups.is_held(job):
-        requeue.write_state(node, peer, jid, requeue.IS_QUEUED, i64(job.retry) * 1000, job.holders)
-        return False
-    return True
-
-
-def arrive(node: Node, job: Job) -> None:
-    """A job that is at home now: its key is taken, it is in line."""
-    more = job.more
-    assert more is not None
-    if more.unique:
-        unique.index(node, job)
-    if more.group and not is_still_delayed(node, job):
-        groups.join(node, job)
-        if groups.is_held(job) and job.responsible == ME:
-            job.qtime = 0
 
 
 # -- links --------------------------------------------------------------------------------------------------------

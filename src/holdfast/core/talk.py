@@ -10,8 +10,10 @@ from holdfast.core import (
     acks,
     federate,
     forward,
+    homecoming,
     links,
     membership,
+    registers,
     remote,
     replicate,
     requeue,
@@ -51,14 +53,15 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.TAKEN: federate.on_taken,
     bus.NOTTAKEN: federate.on_nottaken,
     bus.MOVED: federate.on_moved,
-    bus.PAUSE: federate.on_pause,
+    bus.REGISTER: registers.on_register,
+    bus.DIGEST: registers.on_digest,
     bus.ASK: views.on_ask,
     bus.TELL: views.on_tell,
     bus.SLOTS: takeover.on_slots,
     bus.SLOTASK: takeover.on_ask,
     bus.SLOTGAVE: takeover.on_gave,
     bus.HANDOVER: takeover.on_handover,
-    bus.HOMED: takeover.on_homed,
+    bus.HOMED: homecoming.on_homed,
     bus.KEYTAKEN: unique.on_taken,
     bus.MERGED: unique.on_merged,
     bus.ADD: forward.on_add,
@@ -94,6 +97,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
             peer.out.write(body)
         peer.unheard.clear()
     membership.link_up(node, peer)
+    registers.link_up(node, peer)
     acks.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
