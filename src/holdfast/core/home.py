@@ -169,6 +169,7 @@ def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
         return
     if job.retry > 0 and not is_pushed and job.holders & peer.bit:
         requeue.write_willqueue(node, peer, job)
+        job.responsible = int(index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
         return
     give(node, peer, job)

@@ -250,7 +250,10 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
-    elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
+    elif (
+        job.responsible == ME and job.qtime > node.now and not job.flags & ASKING
+        and not gates.is_elsewhere(node, job)
+    ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif (
         order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
