@@ -39,7 +39,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     from cluster_harness import SETTINGS as DEFAULTS
     from cluster_harness import Cluster
 
-    cluster = Cluster(tmp_path_factory.mktemp("nodes"), 3, settings={**DEFAULTS})
+    cluster = Cluster(tmp_path_factory.mktemp("nodes"), 3, settings={**DEFAULTS, "history": "yes"})
     yield cluster
     cluster.stop()
 

@@ -110,7 +110,7 @@ def test_rows_become_jobs_with_all_they_say(nodes: Cluster) -> None:
 
 def test_a_refused_row_is_tried_again_until_the_queue_takes_it(nodes: Cluster) -> None:
     """The queue is paused when the rows come; it is opened by what the writer does between its attempts."""
-    from holdfast.pipeline.sinks import writer
+    from holdfast.pipeline.sinks import adder
 
     nodes[0].ask("PAUSE", "shut", "in")
     waits: list[float] = []
@@ -120,7 +120,7 @@ def test_a_refused_row_is_tried_again_until_the_queue_takes_it(nodes: Cluster) -
         nodes[0].ask("PAUSE", "shut", "none")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer.time, "sleep", open_it)
+        patch.setattr(adder.time, "sleep", open_it)
         assert write(nodes, "body string", [{"body": "x"}] * 3, queue="shut") == 3
     assert len(waits) == 1
     drain(nodes, "shut", nodes[0].jobs("shut"))
