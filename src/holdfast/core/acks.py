@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, links, peers, records, tombs
+from holdfast.core import gates, links, peers, records, replicate, rules, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -92,6 +92,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
     node.asking.pop(job, None)
+    rules.let_go(node, job)
     ask_everybody_if_unsure(node, job)
     job.state = ACKED
     job.task = Ending(why)
@@ -260,7 +261,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     if not is_ack_only:
         tombs.learn_holders(node, job, holders | peer.bit)
     if job.state != ACKED:
-        if not node.abandon_adding(job):
+        if not replicate.abandon(node, job):
             mark(node, job, why)
         if is_ack_only:
             collect_or_tell(node, job)  # nobody else will
@@ -340,7 +341,7 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if not node.broken("h6-no-tombstone-at-collection"):
         tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
     if job is not None:
-        if node.abandon_adding(job):
+        if replicate.abandon(node, job):
             return
         forget(node, job)
 

@@ -93,6 +93,29 @@ SCAN_STEPS_PER_ITEM: Final = 10
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
 
+HISTORY_COUNT_DEFAULT: Final = 1000
+HISTORY_COUNT_MAX: Final = 100_000
+"""Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""
+
+RATE_MAX: Final = 1_000_000
+"""Of a rate, per whatever unit: more than a node hands out in a second."""
+
+RATE_BURST_NS_MAX: Final = 10**18
+"""What a bucket takes to fill, in nanoseconds: 31 years, and sums of it and of a node's life fit 64 bits."""
+
+BURST_MAX: Final = 1_000_000
+CONCURRENCY_MAX: Final = 1_000_000
+"""Jobs out at a time: more workers than anybody has."""
+
+WEIGHT_MAX: Final = 1_000_000
+"""Of a tenant: one hand-out to it still moves virtual time on by thousands."""
+
+REGISTERS_MAX: Final = 200_000
+"""Settings of a cluster, one field each. When two nodes meet that differ all are told: 20 MB at most."""
+
+DOMAINS_SWEEP: Final = 1024
+"""Domains known at which those are forgotten of which there is nothing to remember; then at twice what is left."""
+
 # -- work per turn ------------------------------------------------------------------------------------------
 
 ALARMS_PER_TICK: Final = 256
@@ -141,6 +164,13 @@ TOMB_BYTES: Final = 192
 
 BODY_BYTES_EXTRA: Final = 48
 """A bytes object's header (33) rounded up to the allocator's 16, on average."""
+
+REGISTER_BYTES: Final = 400
+"""A setting: the object and its stamp, its names and a short value, its places in two dictionaries."""
+
+KEY_BYTES: Final = 400
+"""What a domain or a tenant costs beside its jobs: a throttle and a bin, or a line. There may be one for each job that
+has one, so each is accounted for it."""
 
 QUEUE_BYTES: Final = 1500
 """A queue, its name, its lane with one block, its waiting list and its places in the indexes."""

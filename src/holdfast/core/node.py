@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    bounds,
     chores,
     dispatch,
     doubt,
@@ -50,6 +51,7 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    rules,
     slots,
     talk,
     users,
@@ -69,6 +71,7 @@ from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    COUNTED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -97,6 +100,7 @@ from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.registers import Registers
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
 from holdfast.core.session import (
@@ -108,6 +112,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.views import View
 from holdfast.core.watch import Watch
@@ -154,6 +159,9 @@ class Node:
         self.names: Names = Names()
         self.last_queue: Queue = Queue(NO_NAME, 0)
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
+        self.registers: Registers = Registers()  # settings of the whole cluster
+        self.domains: Domains = Domains()
+        self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
         self.expired: i64 = 0
@@ -342,7 +350,9 @@ class Node:
             elif isinstance(alarm, Session):
                 waiting.give_up(self, alarm)
             elif isinstance(alarm, Queue):
-                queues.forget_if_idle(self, alarm)
+                queues.look(self, alarm)
+            elif isinstance(alarm, Throttle):
+                rules.opened(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
             elif isinstance(alarm, Chore):
@@ -535,17 +545,20 @@ class Node:
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
-            return self.queue(queue_name)
-        if queue.maxlen > 0 and queue.held + count > queue.maxlen:
-            raise Refused(errors.MAXLEN)
+            queue = self.queue(queue_name)
+        if queue.maxlen > 0 or queue.total_most > 0:
+            bounds.admit(self, queue, count)
         if queue.paused & PAUSE_IN:
             raise Refused(errors.PAUSED)
         return queue
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
-        if job.flags & SPECIAL and gates.holds(self, job):
-            return
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
+            if gates.holds(self, job):
+                return
+            rules.prepare(self, job)
         if self.is_telling:
             history.queued(self, job)
         job.flags |= QUEUED_BEFORE
@@ -559,6 +572,8 @@ class Node:
 
     def pop(self, queue: Queue) -> Job | None:
         """The next job of a queue that is still alive: one whose time has run out is not handed out."""
+        if queue.rules is not None:
+            return rules.pop(self, queue)
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
@@ -680,7 +695,7 @@ class Node:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
-        elif not self.abandon_adding(job):
+        elif not replicate.abandon(self, job):
             acks.end(self, job, why)
 
     def find(self, jid: bytes) -> Job | None:
@@ -721,7 +736,8 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
-        if job.flags & SPECIAL:
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
 
@@ -763,24 +779,6 @@ class Node:
     def free_body(self, job: Job) -> None:
         self.account(-len(job.body))
         job.body = b""
-
-    def abandon_adding(self, job: Job) -> bool:
-        """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
-
-        It was accepted, then, as far as anybody can tell; its producer gets the id.
-        """
-        task = job.task
-        if not isinstance(task, replicate.Adding):
-            return False
-        job.task = None
-        if job.state != WAIT_REPL:
-            return False
-        job.queue.adding -= 1
-        history.added(self, job)
-        acks.mark(self, job, acks.DONE)
-        self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
-        self.wake_at(job, self.now + acks.TAKE_OVER_MS)
-        return True
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)

@@ -24,6 +24,7 @@ from holdfast.core.copies import write_job_id
 from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
+from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
 KEY: Final = 40
+REGISTER: Final = 60
+THROTTLE: Final = 61
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -368,6 +371,32 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def register(
+    node: Node, kind: bytes, name: bytes, field: bytes, value: bytes | None, time: i64, writer: bytes
+) -> None:
+    """What is set for the whole cluster; a time of 0: it is forgotten that this was deleted."""
+    if not node.is_recording:
+        return
+    out = begin(node, REGISTER)
+    bus.write_name(out, kind)
+    bus.write_name(out, name)
+    bus.write_name(out, field)
+    bus.write_i8(out, 0 if value is None else 1)
+    bus.write_name(out, b"" if value is None else value)
+    bus.write_i64(out, time)
+    out.write(writer)
+    end(node)
+
+
+def throttle(node: Node, throttle: Throttle) -> None:
+    """How long a bucket takes to be full again: in a snapshot, since hand-outs before it are not told again."""
+    out = begin(node, THROTTLE)
+    bus.write_i8(out, 0 if throttle.queue is None else 1)
+    bus.write_name(out, throttle.name)
+    bus.write_i64(out, throttle.full_at - now_ns(node))
     end(node)
 
 

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, groups, membership, queues, replicate, requeue, tombs, unique
+from holdfast.core import (
+    acks,
+    doubt,
+    flush,
+    groups,
+    membership,
+    queues,
+    registers,
+    replicate,
+    requeue,
+    rules,
+    tombs,
+    unique,
+)
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
 from holdfast.core.more import read
@@ -36,7 +49,9 @@ from holdfast.core.records import (
     NODE,
     QUEUE,
     REFUSED,
+    REGISTER,
     TAKEN,
+    THROTTLE,
     TOMB,
     TOOK,
 )
@@ -107,6 +122,10 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == REGISTER:
+            registers.load(self.node, reader)
+        elif kind == THROTTLE:
+            rules.load_throttle(self.node, reader, passed)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -288,6 +307,7 @@ class Loading:
         elif kind == HANDOUT:
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
+            rules.went_out(node, job, passed)
             job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
         elif kind == GAVE:
             peer = node.peers[max(0, self.table[reader.u8()])]
@@ -337,6 +357,7 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
+        rules.count_all(node)
         jobs = node.all_jobs()
         self.index_keys(jobs)
         for job in jobs:

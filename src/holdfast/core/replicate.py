@@ -523,6 +523,25 @@ def abort(node: Node, job: Job, error: bytes) -> None:
         node.fill_slot(task.session, task.slot, b"-" + error + b"\r\n")
 
 
+def abandon(node: Node, job: Job) -> bool:
+    """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
+
+    It was accepted, then, as far as anybody can tell; its producer gets the id.
+    """
+    task = job.task
+    if not isinstance(task, Adding):
+        return False
+    job.task = None
+    if job.state != WAIT_REPL:
+        return False
+    job.queue.adding -= 1
+    history.added(node, job)
+    acks.mark(node, job, acks.DONE)
+    node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")
+    node.wake_at(job, node.now + acks.TAKE_OVER_MS)
+    return True
+
+
 def abort_all(node: Node, session: Session) -> None:
     """The producer is gone: what it was not answered is not accepted."""
     slots = list(session.slots)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, peers, records, replicate, tombs
+from holdfast.core import acks, history, links, peers, records, replicate, rules, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -304,6 +304,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)  # somebody works on it, or will: ours goes back to waiting
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -347,6 +348,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -378,6 +380,7 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)

@@ -65,10 +65,12 @@ YOURJOB: Final = 41  # move i64, job
 TAKEN: Final = 42  # move i64, id
 NOTTAKEN: Final = 43  # move i64, id
 MOVED: Final = 44  # move i64, id: "did you take it?"
-PAUSE: Final = 45  # queue, paused u8
 # The whole cluster asked at once (core/views.py).
 ASK: Final = 50  # number i64, queue name or *
 TELL: Final = 51  # number i64, count u32, then per queue: name, figures i64 each
+# Settings of the whole cluster (core/registers.py).
+REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
+DIGEST: Final = 71  # digest i64, wants-all u8
 
 
 class BadFrame(Exception):

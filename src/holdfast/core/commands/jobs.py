@@ -284,7 +284,7 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
-            if not node.abandon_adding(job):
+            if not replicate.abandon(node, job):
                 history.deleted(node, job, b"deleted")
                 acks.forget(node, job)
             count += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.commands import clients, cluster, diagnose, info, jobs, queues, scan, server
+from holdfast.core.commands import clients, cluster, diagnose, history, info, jobs, queues, scan, server, settings
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -75,9 +75,14 @@ COMMANDS: Final = [
     Command("QSTAT", 2, "r", QUEUES, "queue", "Figures of a queue.", queues.qstat),
     Command("QSCAN", -1, "r", QUEUES, "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]",
             "List queues page by page.", scan.qscan),
-    Command("PAUSE", -3, "w", QUEUES, "queue none|in|out|all|state|bcast ...", "Pause a queue.", queues.pause),
-    Command("QUEUE", -3, "w", QUEUES, "SET queue name value [name value ...] | GET queue [name ...]",
-            "Settings of a queue.", queues.queue),
+    Command("PAUSE", -3, "w", QUEUES, "queue none|in|out|all|state|bcast ... [FOR s]", "Pause a queue.", queues.pause),
+    Command("QUEUE", -3, "w", QUEUES, "SET queue name value [name value ...] | GET queue [name ...] [WITHSTAMP]",
+            "Settings of a queue.", settings.queue),
+    Command("DOMAIN", -2, "w", QUEUES,
+            "SET name [RATE n/s|n/m|n/h|n/d|none] [BURST n] [CONCURRENCY n] [ADAPT yes|no] | GET name | "
+            "LIST [CURSOR c] [COUNT n] | DEL name", "Limits of domains.", settings.domain),
+    Command("TENANT", -3, "w", QUEUES, "SET queue tenant weight | LIST queue", "Shares of tenants in a queue.",
+            settings.tenant),
     Command("QFLUSH", 2, "w", QUEUES, "queue", "Delete all jobs of a queue.", queues.qflush),
     Command("HELLO", -1, "ro", CLUSTER, "[2|3 [AUTH user password] [SETNAME name]]",
             "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),
@@ -106,6 +111,9 @@ COMMANDS: Final = [
     Command("DEBUG", -2, "a", NODE,
             "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
             "STRUCTSIZE", "Things for tests; only with the setting enable-debug.", server.debug),
+    Command("HISTORY", -2, "r", DIAGNOSIS,
+            "READ cursor|first|last [COUNT n] [BLOCK ms] [UNTIL cursor] | SEEK cursor|first n | AT unix-ms | INFO",
+            "What happened to jobs.", history.history),
     Command("SLOWLOG", -2, "r", DIAGNOSIS, "GET [count] | LEN | RESET", "Commands that were slow.",
             diagnose.slowlog),
     Command("LATENCY", -2, "al", DIAGNOSIS, "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
