@@ -2,8 +2,8 @@
 
 First Spark reads the table, whatever it is, and writes it as rows of jobs in portions of PORTION rows each, into the
 state folder of the run, each row with a unique key of its own. Then portion after portion goes through the sink. A
-portion that is done is noted; a run that was interrupted goes on with the first that is not, and the jobs of that one which had
-been added already are found by their keys and not added again.
+portion that is done is noted; a run that was interrupted goes on with the first that is not, and the jobs of that one
+which had been added already are found by their keys and not added again.
 
 The run's name is made of what is read and where it goes, so that the same command goes on where it stopped.
 """

@@ -4,8 +4,8 @@
     DELJOB <id>                   and is gone: acknowledged, deleted or expired
 
 A serialized job, little-endian: length (4), id (40), state and a count (1), flags (1), copies (2), end of its life in
-unix seconds (4), created in unix nanoseconds (8), delay (4), retry (4), nacks (2), deliveries (2), queue (4 and text), body
-(4 and bytes), nodes (4 and 40 each). Files of several nodes hold the same jobs: each is added once, by its id.
+unix seconds (4), created in unix nanoseconds (8), delay (4), retry (4), nacks (2), deliveries (2), queue (4 and text),
+body (4 and bytes), nodes (4 and 40 each). Files of several nodes hold the same jobs: each is added once, by its id.
 """
 from __future__ import annotations
 

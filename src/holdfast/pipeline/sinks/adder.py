@@ -50,8 +50,8 @@ class Adder:
         except Unknown as error:
             if self.has_keys:
                 return window, error
-            words = f"{error.text}. Jobs may have been added: without unique keys they cannot be sent again safely"
-            raise Unknown(words, error.code) from error
+            said = f"{error.text}. Jobs may have been added: without unique keys they cannot be sent again safely"
+            raise Unknown(said, error.code) from error
         again: list[list[Arg]] = []
         last: Error | None = None
         for words, reply in zip(window, replies, strict=True):

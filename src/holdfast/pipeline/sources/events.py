@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 
 from holdfast.client.errors import Error, Refused, Unknown
 from holdfast.client.target import Target
-from holdfast.client.values import data, fields, items, text, whole
+from holdfast.client.values import data, fields, items, text
 from holdfast.pipeline.nodes import Nodes
 
 from .options import BadOption, Options
@@ -116,13 +116,16 @@ class Events:
             except (Unknown, Refused) as error:
                 self.unreached[node] = str(error)
                 continue
-            if data(info["first"]):
-                found[node] = (target, info)
-            elif data(info["history"]) != b"yes":
+            except Error as error:
+                if error.code != "NOHISTORY":
+                    raise
                 self.unreached[node] = "its history is off"
+                continue
+            if data(info["last"]):  # nothing has happened there otherwise, and there is no place yet
+                found[node] = (target, info)
         if not found and len(self.unreached) == len(members):
             why = "; ".join(f"{node[:8]}: {words}" for node, words in self.unreached.items())
-            raise BadOption(f"no node has a history to read ({why}). Switch it on: CONFIG SET history yes")
+            raise BadOption(f"no node has a history to read ({why}). To switch it on: CONFIG SET history yes")
         return found
 
     def start(self) -> dict[str, Any]:
@@ -133,7 +136,7 @@ class Events:
         if stamp:
             since = self.options.number("startingTimestamp", 0, 0)
         elif words == "latest":
-            since = max((whole(info["last-ms"]) + 1 for _, info in nodes.values()), default=0)
+            since = self.now_ms(nodes)  # for nodes that have no place yet, or cannot be reached now
         elif words == "earliest":
             since = 0
         else:
@@ -144,6 +147,12 @@ class Events:
             for node, (target, info) in nodes.items()
         }
         return dump(places, since)
+
+    def now_ms(self, nodes: dict[str, tuple[Target, dict[str, Any]]]) -> int:
+        """By the clock of a node: ours may be another."""
+        target = next((target for target, _ in nodes.values()), self.nodes.named[0])
+        seconds, micros = items(self.nodes.ask(target, "TIME"))
+        return int(text(seconds)) * 1000 + int(text(micros)) // 1000
 
     def beginning(self, node: str, target: Target, since: int) -> Place:
         """Where a node is read from that no offset names."""
