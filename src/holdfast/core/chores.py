@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.core import (
     census,
     doubt,
+    fate,
     federate,
     heal,
     membership,
@@ -33,6 +34,7 @@ def beat(node: Node) -> None:
     federate.beat(node)
     census.take_rates(node)
     replicate.fill(node)
+    fate.beat(node)
     heal.beat(node)
     takeover.beat(node)
     remote.beat(node)

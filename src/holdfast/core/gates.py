@@ -7,6 +7,9 @@ feature has to say is in its own file; this one is the list of who is asked when
     holds       about to be queued: whether something holds it back
     accepted    it has its copies: the promise is made
     handed_out  a consumer has it
+    waits       it failed, and is to be queued again, but not yet
+    died        it is dead: kept, and not queued again unless somebody says so (fate.py)
+    leaves      its queue, for another
     ended       its life is over here: acknowledged, deleted, expired, aborted
 """
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import groups, home, unique
+from holdfast.core import acks, groups, home, unique
 from holdfast.core.job import ACTIVE, Job
 
 if TYPE_CHECKING:
@@ -69,6 +72,22 @@ def handed_out(node: Node, job: Job) -> None:
         unique.started(node, job)
     if more.group and job.retry == 0:
         groups.leave(node, job)  # at most once: nobody will ever say that its consumer is gone
+
+
+def waits(node: Node, job: Job) -> None:
+    more = job.more
+    if more is not None and more.group:
+        groups.failed(node, job)
+
+
+def died(node: Node, job: Job) -> None:
+    """Nobody waits for a dead job, and its keys are free."""
+    ended(node, job, -1)
+
+
+def leaves(node: Node, job: Job) -> None:
+    """It goes to another queue: there it has other keys."""
+    ended(node, job, acks.FLUSHED)
 
 
 def ended(node: Node, job: Job, why: i64) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import federate, homecoming, links, records, replicate, requeue, takeover
+from holdfast.core import failure, federate, homecoming, links, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
 from holdfast.core.job import ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -188,6 +188,7 @@ def give(node: Node, peer: Peer, job: Job) -> None:
     write_homed(node, peer, job, is_leased)
     if not is_leased:
         requeue.stop_asking(node, job)
+        failure.yielded(node, job, peer)
         job.responsible = int(peer.index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, groups, home, memory, records, replicate, requeue, tombs, unique
+from holdfast.core import acks, fate, groups, home, memory, records, replicate, requeue, tombs, unique
 from holdfast.core.copies import register
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import GROUP_BYTES, NEVER
 from holdfast.core.peers import ME, Peer
 from holdfast.core.rows import LEASED
@@ -170,6 +170,9 @@ def is_taken_from(
     tombs.learn_holders(node, job, holders | peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
+        return False
+    if job.state == DEAD:
+        fate.write(node, peer, job, fate.DIES)
         return False
     if job.state == WAIT_REPL:
         return False

@@ -18,7 +18,6 @@ from holdfast.core import federate, forward, gates, history, leases, links, reco
 from holdfast.core.copies import Copy, write_copy
 from holdfast.core.ids import id_random, id_seq
 from holdfast.core.job import ACTIVE, HANDED_OUT, SPECIAL, Job, Lease
-from holdfast.core.limits import LEASE_BYTES
 from holdfast.core.peers import Peer
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_number
@@ -48,15 +47,14 @@ def lend(node: Node, job: Job, peer: Peer) -> None:
     is_first = not job.flags & HANDED_OUT
     job.flags |= HANDED_OUT | SPECIAL
     job.queue.jobs_out += 1
+    job.taker = 0
     leases.forget(node, job)
     node.handouts += 1
     ms = i64(job.retry) * 1000
     lease = Lease(node.start, node.handouts, b"", peer.node_id(), node.now, ms)
     lease.is_first = is_first
-    job.lease = lease
-    job.flags |= SPECIAL
-    node.account(LEASE_BYTES)
-    records.handout(node, job, ms)
+    leases.give(node, job, lease)
+    records.lease(node, job, lease, ms)
     if job.retry > 0:
         node.lease(job, ms)
     else:
@@ -133,9 +131,7 @@ def on_borrowed(node: Node, peer: Peer, reader: Reader) -> None:
     if job.retry == 0:
         node.spend(job)
     elif ms != lease.ms:
-        lease.ms = ms
-        records.handout(node, job, ms)
-        node.lease(job, ms)
+        leases.extend(node, job, ms)
 
 
 def on_returned(node: Node, peer: Peer, reader: Reader) -> None:

@@ -8,19 +8,28 @@ from librt.strings import BytesWriter
 
 from holdfast.core import (
     acks,
+    cancel,
+    change,
+    dead,
+    explain,
+    fate,
     federate,
     forward,
     homecoming,
+    inquire,
     links,
     membership,
     registers,
     remote,
     replicate,
     requeue,
+    results,
     slots,
     takeover,
+    tokens,
     unique,
     views,
+    workers,
 )
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
@@ -55,8 +64,6 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.MOVED: federate.on_moved,
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
-    bus.ASK: views.on_ask,
-    bus.TELL: views.on_tell,
     bus.SLOTS: takeover.on_slots,
     bus.SLOTASK: takeover.on_ask,
     bus.SLOTGAVE: takeover.on_gave,
@@ -72,7 +79,24 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.LEND: remote.on_lend,
     bus.BORROWED: remote.on_borrowed,
     bus.RETURNED: remote.on_returned,
+    bus.ASK: inquire.on_ask,
+    bus.TELL: inquire.on_tell,
+    bus.FATE: fate.on_fate,
+    bus.GOTFATE: fate.on_gotfate,
+    bus.RESULT: results.on_result,
+    bus.WATCH: results.on_watch,
+    bus.ENDED: results.on_ended,
 }
+
+inquire.KINDS.update({
+    inquire.FIGURES: views.tell,
+    inquire.LEASED: tokens.tell,
+    inquire.CANCELLED: cancel.tell,
+    inquire.WORKERS: workers.tell,
+    inquire.EXPLAINED: explain.tell,
+    inquire.DEAD: dead.tell,
+    inquire.CHANGED: change.tell,
+})
 
 
 def link_up(node: Node, facts: PeerFacts) -> Peer | None:
@@ -99,11 +123,13 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     membership.link_up(node, peer)
     registers.link_up(node, peer)
     acks.link_up(node, peer)
+    fate.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
     takeover.link_up(node, peer)
     forward.link_up(node, peer)
+    results.link_up(node, peer)
     return peer
 
 
@@ -125,11 +151,12 @@ def link_down(node: Node, peer: Peer) -> None:
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
-    views.link_down(node, peer)
     takeover.link_down(node, peer)
     forward.link_down(node, peer)
     remote.link_down(node, peer)
     unique.link_down(node, peer)
+    inquire.link_down(node, peer)
+    results.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:
