@@ -146,6 +146,9 @@ SETTINGS: Final = [
     Setting("maxmemory-policy", CHOICE, "acks",
             "At 95 % of maxmemory evict what nobody will get again (acks), or nothing (noeviction).",
             choices=("acks", "noeviction")),
+    Setting("overflow-from", NUMBER, str(limits.OVERFLOW_PERCENT),
+            "With a journal: above so many percent of maxmemory, jobs that are not needed soon are on disk alone; "
+            "0: never.", high=70),
     Setting("heal-after-ms", NUMBER, "60000",
             "A node away for longer than this gets no time any more: its copies are made anew elsewhere.", low=1000),
     Setting("loglevel", CHOICE, "notice", "How much is logged.",

@@ -8,7 +8,21 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
 from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    AWAY,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    SPECIAL,
+    Job,
+    Origin,
+    Page,
+    Run,
+)
 from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
@@ -48,6 +62,9 @@ if TYPE_CHECKING:
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
+EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
+"""Flags with which a job may be queued before everything is read."""
+
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -59,6 +76,7 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -198,7 +216,8 @@ class Loading:
         seq = read_i64_le(data, at + 4)
         known = origin.get(seq)
         if known is not None:
-            known.holders |= holders
+            if known.holders | holders != known.holders:
+                self.take_out(origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -220,7 +239,48 @@ class Loading:
 
     def job_named(self, reader: Reader) -> Job | None:
         at = reader.skip(12)
-        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
+        origin = self.origin(i64(read_i32_le(reader.data, at)))
+        seq = read_i64_le(reader.data, at + 4)
+        job = origin.get(seq)
+        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
+
+    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
+        """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
+        if isinstance(job, Run):
+            self.node.overflow.open(job)
+            found = origin.get(seq)
+            assert found is not None
+            job = found
+        if job.state == QUEUED:
+            job.queue.remove(job)
+            job.queue.jobs_in -= 1
+            job.state = ACTIVE
+        return job
+
+    def make_room(self) -> None:
+        """There is more than memory holds: queue what is to be queued in the end, so that it can overflow."""
+        node = self.node
+        if not node.overflow.is_due():
+            return
+        if self.requeues and not doubt.is_possible(node):
+            for origin in node.origins.values():
+                first = self.queued.get(origin, 0)
+                self.queued[origin] = len(origin.order)
+                for number in origin.order[max(0, first - 1):]:
+                    page = origin.pages.get(number)
+                    if page is not None:
+                        self.queue_early(page)
+        while node.overflow.is_due() and node.overflow.step():
+            pass
+
+    def queue_early(self, page: Page) -> None:
+        for job in page.slots:
+            if (
+                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
+                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
+            ):
+                job.flags |= QUEUED_BEFORE
+                job.queue.push(job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -351,6 +411,7 @@ def load(node: Node, kept: list[bytes]) -> None:
     loading = Loading(node)
     for data in kept:
         loading.one(data)
+        loading.make_room()
     loading.finish()
     node.is_recording = was_recording
     node.log.truncate(0)

@@ -116,6 +116,7 @@ class Keeping:
             self.settings.save_incarnation(self.node.incarnation + 1)
             journal.path.mkdir(exist_ok=True)
             journal.remove()
+            journal.begin_overflow()
             journal.begin(0)
             if not journal.rewrite_now():
                 raise JournalError(f"cannot write the journal {journal.path}: {journal.rewrite_error}")
@@ -186,6 +187,7 @@ class Keeping:
                 await rewriting
         if self.journal is not None:
             self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
+        self.node.overflow.store.close()
 
     def save_for_restart(self) -> None:
         """SHUTDOWN REWRITE-AOF: everything is in a fresh journal at the end, also where there was none."""

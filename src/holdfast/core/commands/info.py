@@ -28,6 +28,7 @@ def info(node: Node, session: Session, argv: list[bytes]) -> None:
         ("Jobs", [("registered_jobs", node.jobs), ("expired_jobs", node.expired)]),
         ("Queues", [("registered_queues", len(node.queues))]),
         ("Persistence", persistence(process)),
+        ("Overflow", node.overflow.facts()),
         ("Stats", stats(node, process)),
         ("CPU", pick(process, "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children")),
     ]

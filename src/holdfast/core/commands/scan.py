@@ -14,7 +14,7 @@ from holdfast.core import errors
 from holdfast.core.commands.jobs import write_added, write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
-from holdfast.core.job import STATE_NAMES, Job
+from holdfast.core.job import STATE_NAMES, Job, Run
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.parse import at_least, integer, value_of
 from holdfast.core.queue import Queue
@@ -203,9 +203,12 @@ def walk_jobs(node: Node, scan: Scan, found: list[Job]) -> Job | None:
             if not pages:
                 break
             for page in pages:
-                for job in page.slots:
-                    if job is None or job.seq < seq:
+                for i in range(len(page.slots)):
+                    job = page.slots[i]
+                    if job is None or page.number * len(page.slots) + i < seq:
                         continue
+                    if isinstance(job, Run):
+                        job = node.overflow.peek_at(job, origin, page.number * len(page.slots) + i)
                     if scan.takes_job(job):
                         found.append(job)
                     steps += 1

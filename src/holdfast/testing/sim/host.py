@@ -214,6 +214,7 @@ class Host:
             self.disk.write(records, cluster.now, must_sync)
             if cluster.rewrites:
                 self.rewrite_some(node)
+            cluster.kind.make_room(node)
         frames = node.frames
         if frames:
             links = self.links
