@@ -13,6 +13,7 @@ SUBCOMMANDS = {
     "node": ("holdfast.cli.node", "node"),
     "cli": ("holdfast.cli.prompt", "cli"),
     "journal": ("holdfast.cli.journal", "journal"),
+    "users": ("holdfast.cli.users", "users"),
     "bench": ("holdfast.cli.bench", "bench"),
 }
 

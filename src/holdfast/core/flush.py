@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, queues, records, replicate, waiting
+from holdfast.core import acks, errors, history, queues, records, replicate, unique, waiting
 from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.queue import Queue
 
@@ -18,6 +18,7 @@ def flush_queue(node: Node, queue: Queue) -> i64:
     count: i64 = 0
     for run in runs_of(queue):
         for job in opened(node, run):
+            history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
             count += 1
     for job in jobs_of(node, queue):
@@ -25,6 +26,7 @@ def flush_queue(node: Node, queue: Queue) -> i64:
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
         elif job.state == ACTIVE or job.state == QUEUED:
+            history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
 
@@ -63,11 +65,14 @@ def flush_all(node: Node) -> None:
     for queue in node.queues.values():
         for run in runs_of(queue):
             for job in opened(node, run):
+                history.deleted(node, job, b"flushed")
                 node.forget(job)
     for job in node.all_jobs():
+        history.deleted(node, job, b"flushed")
         node.forget(job)
     records.flush(node)
     node.endings.clear()
+    unique.forget_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

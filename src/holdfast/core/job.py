@@ -19,7 +19,7 @@ from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 from holdfast.core.alarms import Alarm
 from holdfast.core.limits import LEASE_BYTES, NEVER
 from holdfast.core.more import More
-from holdfast.core.store import NO_STORE, Store, read_place
+from holdfast.core.store import NO_STORE, Store, read_place, size_at
 
 if TYPE_CHECKING:
     from holdfast.core.overflow import Overflow
@@ -41,6 +41,9 @@ QUEUED_BEFORE: Final = 2  # it has been queued here at least once
 ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
+IN_LINE: Final = 256  # has a place in its group (groups.py)
+BINNED: Final = 512  # queued, and its domain must let it go out (rules.py)
+COUNTED: Final = 1024  # out, and counted as such by its domain or the throttle of its queue
 SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 AWAY: Final = 4096  # its body is on disk, and `kept` says where (overflow.py)
@@ -114,6 +117,10 @@ class Job:
     def body(self) -> bytes:
         """Read from disk if that is where it is. Raises Unreadable; who hands jobs out uses overflow.bring first."""
         return read_place(self.origin.store, self.kept) if self.flags & AWAY else self.kept
+
+    def body_bytes(self) -> i64:
+        """How long it is, wherever it is."""
+        return size_at(self.kept) if self.flags & AWAY else len(self.kept)
 
 
 @mypyc_attr(acyclic=True)

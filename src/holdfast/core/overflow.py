@@ -26,7 +26,7 @@ from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, w
 from mypy_extensions import i16, i32, i64
 
 from holdfast.core.job import ACTIVE, AWAY, FOLDED, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job, Origin, Page, Run
-from holdfast.core.lane import Block, Lane
+from holdfast.core.lane import Block, Lane, lane_of
 from holdfast.core.limits import (
     BODY_BYTES_EXTRA,
     FOLDED_JOB_BYTES,
@@ -336,9 +336,8 @@ class Overflow:
 
     def open(self, run: Run) -> None:
         """Have the jobs of a run in memory again, wherever it is in its lane. Raises Unreadable."""
-        lane = run.queue.lane(i64(run.priority))
         if run.state == FOLDED:
-            lane.open_run(run)
+            lane_of(run.queue.lanes, i64(run.priority)).open_run(run)
         if run.state == FOLDED:
             self.read(run)  # says why
 
@@ -346,7 +345,7 @@ class Overflow:
         """What a page has there when the life of something in it may be over."""
         if run.expire > self.node.now:
             return run
-        run.queue.lane(i64(run.priority)).open_run(run)
+        lane_of(run.queue.lanes, i64(run.priority)).open_run(run)
         if run.state == FOLDED:
             run.expire = self.node.now + OVERFLOW_RETRY_MS  # it cannot be read now
         return page.slots[i]
@@ -374,10 +373,11 @@ class Overflow:
         return True
 
     def drop(self, job: Job) -> None:
-        """Its body is not on disk any more; the caller says what it is now."""
-        drop_place(self.store, job.kept)
-        job.flags &= ~AWAY
-        self.away -= 1
+        """If its body is on disk it is not any more; the caller says what it is now."""
+        if job.flags & AWAY:
+            drop_place(self.store, job.kept)
+            job.flags &= ~AWAY
+            self.away -= 1
 
     def facts(self) -> list[tuple[str, object]]:
         fields: list[tuple[str, object]] = [

@@ -85,5 +85,9 @@ def read_place(store: Store, kept: bytes) -> bytes:
         raise Unreadable(errors.UNREADABLE % errors.printable(str(error).encode())) from None
 
 
+def size_at(kept: bytes) -> i64:
+    return read_i64_le(kept, 8)
+
+
 def drop_place(store: Store, kept: bytes) -> None:
     store.drop(int(read_i64_le(kept, 0)), int(read_i64_le(kept, 8)))
