@@ -716,8 +716,7 @@ class Node:
         assert origin is not None
         job = origin.get(seq)
         if isinstance(job, Run):
-            self.overflow.open(job)
-            job = origin.get(seq)
+            job = self.overflow.find(job, origin, seq)
         if job is None or not id_matches(jid, seq, job.rnd, i64(job.minutes)):
             return None
         return job

@@ -341,6 +341,13 @@ class Overflow:
         if run.state == FOLDED:
             self.read(run)  # says why
 
+    def find(self, run: Run, origin: Origin, seq: i64) -> Job:
+        """The job of that number, in memory. Raises Unreadable."""
+        self.open(run)
+        job = origin.get(seq)
+        assert job is not None
+        return job
+
     def wake(self, page: Page, i: i64, run: Run) -> Job | None:
         """What a page has there when the life of something in it may be over."""
         if run.expire > self.node.now:

@@ -271,10 +271,7 @@ class Loading:
     def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
         """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
         if isinstance(job, Run):
-            self.node.overflow.open(job)
-            found = origin.get(seq)
-            assert found is not None
-            job = found
+            job = self.node.overflow.find(job, origin, seq)
         if job.state == QUEUED:
             job.queue.remove(job)
             job.queue.jobs_in -= 1
