@@ -25,7 +25,20 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core.job import ACTIVE, AWAY, FOLDED, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job, Origin, Page, Run
+from holdfast.core.job import (
+    ACTIVE,
+    AWAY,
+    DEAD,
+    FOLDED,
+    GONE,
+    HANDED_OUT,
+    QUEUED,
+    QUEUED_BEFORE,
+    Job,
+    Origin,
+    Page,
+    Run,
+)
 from holdfast.core.lane import Block, Lane, lane_of
 from holdfast.core.limits import (
     BODY_BYTES_EXTRA,
@@ -205,7 +218,7 @@ class Overflow:
                 self.hand_seq = (page.number + 1) * len(page.slots)
                 jobs: list[Job] = []
                 for job in page.slots:
-                    if job is not None and (job.state == ACTIVE or job.state == QUEUED):
+                    if job is not None and (job.state == ACTIVE or job.state == QUEUED or job.state == DEAD):
                         jobs.append(job)
                 if self.put_bodies(jobs, self.body_min):
                     self.has_gained = True
