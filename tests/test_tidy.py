@@ -43,12 +43,15 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "client": ({"client"}, {"hiredis"}),
     "embedded": ({"core", "client", "journal"}, set()),
     "doors": ({"client", "embedded"}, set()),
-    "testing": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "testing", "form"},
+    "serving": ({"client", "embedded", "wire"}, set()),
+    "tasks": ({"client", "doors", "tasks"}, {"msgspec"}),
+    "worker": ({"client", "doors", "tasks", "worker"}, {"msgspec", "uvloop"}),
+    "testing": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker", "testing", "form"},
                 {"hypothesis", "pytest"}),
-    "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "cli", "form"},
+    "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker", "cli", "form"},
             {"click", "rich", "prompt_toolkit", "uvloop"}),
     "form": ({"core"}, set()),
-    "__init__": ({"form", "client", "core", "doors"}, set()),
+    "__init__": ({"form", "client", "core", "doors", "serving", "tasks"}, set()),
     "__main__": ({"cli"}, set()),
 }
 # The machine has no clock, no socket, no file, no chance and no thread.
