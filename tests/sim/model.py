@@ -45,6 +45,7 @@ class Queue:
     used: int
     look: int = 0  # when to look whether it is still needed
     paused: int = 0
+    pause_word: int = 0  # the last that was for all nodes
     maxlen: int = 0
     ins: int = 0
     outs: int = 0
@@ -66,6 +67,7 @@ class Model:
         self.full, self.body_bytes_max, self.evicts = full, body_bytes_max, evicts
         self.jobs: dict[bytes, Job] = {}
         self.queues: dict[bytes, Queue] = {}
+        self.settings: set[tuple[bytes, bytes]] = set()  # of all nodes, by queue and name: they outlive queues
         self.sessions: dict[int, Session] = {}
         self.wakeups: list[tuple[int, Any]] = []
         self.spent: list[bytes] = []  # handed out at most once, the oldest hand-out first; some perhaps gone
@@ -119,7 +121,7 @@ class Model:
 
     def forget_if_idle(self, name: bytes) -> None:
         queue, idle = self.queues[name], self.idle_ms()
-        is_needed = self.held(name) or queue.paused or queue.maxlen or queue.waiting
+        is_needed = self.held(name) or queue.paused or queue.pause_word or queue.maxlen or queue.waiting
         if queue.used + idle <= self.now and not is_needed:
             self.seen["idle queue forgotten"] += 1
             del self.queues[name]
@@ -130,7 +132,7 @@ class Model:
 
     def used(self) -> int:
         return sum(208 + len(job.body) for job in self.jobs.values()) + 2048 * len(self.sessions) + sum(
-            1500 + 3 * len(name) for name in self.queues)
+            1500 + 3 * len(name) for name in self.queues) + 400 * len(self.settings)
 
     def level(self) -> int:
         """How short memory is."""
@@ -245,6 +247,11 @@ class Model:
 
     def set_aside(self, job: Job) -> None:
         job.state, job.when = b"active", self.now + job.retry * 1000 if job.retry else 0
+
+    def set_for_all(self, name: bytes, setting: bytes, is_set: bool) -> None:
+        before = self.level()
+        (self.settings.add if is_set else self.settings.discard)((name, setting))
+        self.hurry_queues(before)
 
     def set_paused(self, name: bytes, state: int) -> None:
         self.queues[name].paused = state

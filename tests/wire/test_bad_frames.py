@@ -21,6 +21,8 @@ from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.node import Node
 from holdfast.core.peers import PeerFacts
+from holdfast.core.talk import HANDLERS
+from holdfast.core.views import FIELDS
 from holdfast.shell import plain
 from holdfast.wire import bus
 
@@ -109,10 +111,11 @@ def made_frames(job_id: bytes) -> list[bytes]:
     for jid in (job_id, b"DI" + b"0" * 7 + b"f" * 33 + b"05a1SQ"):
         mask = struct.pack("<q", 3)
         life = struct.pack("<q", START_MS)
-        copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + name(b"q") + name(b"body")
+        texts = name(b"q") + name(b"body") + name(b"")
+        copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + texts
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
         messages = {
-            bus.PING: b"\x01" + life + b"\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
+            bus.PING: b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
             bus.REPL: b"\x00" + copy, bus.GOTJOB: jid + b"\x00", bus.REFUSED: jid, bus.ENQUEUE: jid,
             bus.HOLDERS: jid + b"\x00" + mask,
             bus.WILLQUEUE: jid + mask, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000) + mask,
@@ -120,13 +123,32 @@ def made_frames(job_id: bytes) -> list[bytes]:
             bus.SETACK: jid + b"\x01\x00" + mask, bus.GOTACK: jid + b"\x01" + mask, bus.DELJOB: jid + b"\x01" + mask,
             bus.NEED: name(b"q") + struct.pack("<I", 3), bus.YOURJOB: struct.pack("<q", 1) + copy,
             bus.TAKEN: struct.pack("<q", 1) + jid, bus.NOTTAKEN: struct.pack("<q", 1) + jid,
-            bus.MOVED: struct.pack("<q", 1) + jid, bus.PAUSE: name(b"q") + b"\x01",
+            bus.MOVED: struct.pack("<q", 1) + jid,
+                bus.REGISTER: name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40,
+                bus.DIGEST: life + b"\x01",
             bus.ASK: struct.pack("<q", 1) + name(b"*"),
-            bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack("<8q", *range(8)),
+            bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack(f"<{len(FIELDS)}q", *range(len(FIELDS))),
         }
         explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
         frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages.items()]
     return frames
+
+
+@pytest.mark.parametrize("kind", SOCKETS)
+def test_frames_that_are_not_spoiled_are_good(kind: str) -> None:
+    """There is one for every message; and none of them ends its link, or spoiling it would prove nothing."""
+    real = Real(kind)
+    job_id = real.run(b"ADDJOB", b"kept", b"body", b"0", b"REPLICATE", b"1")[1:].strip()
+    made = made_frames(job_id)
+    assert {frame[EXPLAINED] for frame in made} == {*HANDLERS} - {bus.NODE}
+    for frame in made:
+        end = real.link(b"e" * 40)
+        end.send(framed(struct.pack("<QQ", 1, 0) + frame[16:]))
+        real.sockets.step()
+        assert not is_closed(end), f"message {frame[EXPLAINED]} was not understood"
+        end.close()
+        real.sockets.step()
+    real.sockets.shut()
 
 
 def spoil(rng: random.Random, frame: bytes) -> bytes:

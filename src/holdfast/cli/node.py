@@ -44,13 +44,15 @@ Settings and their meaning: CONFIG GET '*' at a running node, or the reference i
 @click.option("--join", "joins", multiple=True, metavar="HOST:PORT",
               help="A node whose cluster to join; repeatable. HOST:PORT@BUSPORT if its bus is not at port + 10000.")
 @click.option("--cluster-secret-file", "secret_file", help="File with the secret that all nodes of the cluster share.")
+@click.option("--users-file", "users_file", help="File of users who may connect; see `holdfast users`.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nobody has to say who it is.")
 @click.option("--cores", type=int, help="Nodes to run behind one port, to use so many cores (1).")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Settings file (TOML).")
 @click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Any setting; repeatable.")
 @click.option("--control", type=int, default=-1, hidden=True)
 def node(
     port: int | None, bind: str | None, folder: str | None, joins: tuple[str, ...], secret_file: str | None,
-    cores: int | None, file: Path | None, pairs: tuple[str, ...], control: int,
+    users_file: str | None, insecure: bool, cores: int | None, file: Path | None, pairs: tuple[str, ...], control: int,
 ) -> None:
     """Run a node in the foreground until SIGTERM or Ctrl-C. SIGHUP reads the settings file again."""
     flags: dict[str, str] = {}
@@ -63,7 +65,8 @@ def node(
         flags[name] = value
     given_by_flag = (
         ("port", port), ("bind", bind), ("dir", folder), ("join", " ".join(joins) or None),
-        ("cluster-secret-file", secret_file), ("cores", cores),
+        ("cluster-secret-file", secret_file), ("cores", cores), ("users-file", users_file),
+        ("protected-mode", "no" if insecure else None),
     )
     for name, given in given_by_flag:
         if given is not None:

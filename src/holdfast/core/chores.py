@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import census, doubt, federate, heal, membership, replicate, requeue, tombs
+from holdfast.core import census, doubt, federate, heal, membership, registers, replicate, requeue, tombs
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -16,6 +16,7 @@ def beat(node: Node) -> None:
     if node.now < node.chores_at:
         return
     node.chores_at = node.now + CHORES_MS
+    registers.beat(node)
     requeue.beat(node)
     federate.beat(node)
     census.take_rates(node)

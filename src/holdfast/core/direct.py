@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from holdfast.core import history
 from holdfast.core.commands.jobs import write_added
 from holdfast.core.ids import is_id
 from holdfast.core.limits import (
@@ -61,7 +62,7 @@ class Direct:
                 return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
             queue = found
             node.last_queue = queue
-        if queue.paused != 0 or queue.maxlen != 0:
+        if queue.paused != 0 or queue.maxlen != 0 or queue.total_most != 0:
             return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
         session.used = node.now
         session.last_command = b"ADDJOB"
@@ -117,6 +118,8 @@ class Direct:
                 return self.otherwise(session, [b"ACKJOB", jid])
             node.out.write(b":0\r\n")
         else:
+            if node.is_telling:
+                history.acked(node, job, session)
             node.end(job)
             node.out.write(b":1\r\n")
         session.used = node.now

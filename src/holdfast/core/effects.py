@@ -34,6 +34,7 @@ SHUTDOWN: Final = "shutdown"  # `argument`: REWRITE-AOF, NOSAVE or nothing
 REWRITE: Final = "rewrite"  # BGREWRITEAOF: answer the session when it has begun
 RESTART: Final = "restart"  # DEBUG RESTART: a clean stop and a new start
 CRASH: Final = "crash"  # DEBUG SEGFAULT and its like: end without any cleaning up
+VERIFY: Final = "verify"  # whether `argument` is the name and secret of a user: tell (logins.py) the session
 SLEEP: Final = "sleep"  # DEBUG SLEEP: stand still for so many milliseconds
 
 

@@ -1,7 +1,7 @@
 """What the machine answers when it will not, or can not.
 
     CommandError         the reply is an error; nothing was changed
-    ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE)
+    ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE, NOPERM)
     └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING,
                          LOADING, MISCONF)
 
@@ -51,7 +51,7 @@ ONFAIL_WORDS: Final = b"ERR ONFAIL must be hold or skip"
 UNTIL_WORDS: Final = b"ERR UNTIL must be done or started"
 ONDUP_WORDS: Final = b"ERR ONDUP must be existing, replace or reject"
 WINDOW_RANGE: Final = b"ERR WINDOW must be a number of seconds > 0"
-UNIQUE_MISSING: Final = b"ERR UNTIL, WINDOW and ONDUP go with UNIQUE"
+UNIQUE_MISSING: Final = b"ERR UNTIL, WINDOW, ONDUP and SAYDUP go with UNIQUE"
 ATTEMPTS_RANGE: Final = b"ERR ATTEMPTS must be a number > 0"
 BACKOFF_RANGE: Final = b"ERR BACKOFF must be seconds or seconds:most, at most 24 days"
 INDEX_RANGE: Final = b"ERR INDEX must be between 0 and 999999"
@@ -82,6 +82,7 @@ NO_AUTH: Final = b"NOAUTH Authentication required."
 BAD_PASSWORD: Final = b"ERR invalid password"
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 WRONG_PASS: Final = b"WRONGPASS invalid username-password pair or user is disabled."
+NO_PERM: Final = b"NOPERM this user has no permission to run that"
 NO_PROTO: Final = b"NOPROTO unsupported protocol version"
 BAD_CURSOR: Final = b"ERR invalid cursor or option name"
 BAD_STATE: Final = b"ERR Invalid job state name"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, queues, records, replicate, waiting
+from holdfast.core import acks, errors, history, queues, records, replicate, unique, waiting
 from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from holdfast.core.queue import Queue
 
@@ -21,6 +21,7 @@ def flush_queue(node: Node, queue: Queue) -> i64:
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
         elif job.state == ACTIVE or job.state == QUEUED:
+            history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
 
@@ -35,9 +36,11 @@ def flush_all(node: Node) -> None:
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
     for job in node.all_jobs():
+        history.deleted(node, job, b"flushed")
         node.forget(job)
     records.flush(node)
     node.endings.clear()
+    unique.forget_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

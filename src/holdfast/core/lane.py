@@ -92,6 +92,15 @@ class Lane:
         self.size -= 1
         return job
 
+    def first(self) -> Job | None:
+        """The job at the front, which stays there."""
+        block = self.head
+        if block.pos >= len(block.items):
+            if not self.next_block():
+                return None
+            block = self.head
+        return block.items[block.pos]
+
     def next_block(self) -> bool:
         """The block at the front is used up: go on to the next. False if there is none."""
         if self.head is self.tail:
@@ -171,3 +180,33 @@ class Lane:
                     return
                 found.append(block.at(i))
                 count -= 1
+
+
+# -- lanes of several priorities ------------------------------------------------------------------------------
+
+
+def lane_of(lanes: list[Lane], priority: i64) -> Lane:
+    """The lane of a priority, made if need be; the highest priority comes first."""
+    for lane in lanes:
+        if lane.priority == priority:
+            return lane
+    lane = Lane(priority)
+    lanes.append(lane)
+    lanes.sort(key=lambda each: -each.priority)
+    return lane
+
+
+def next_of(lanes: list[Lane]) -> Job | None:
+    """The next job, which stays where it is."""
+    for lane in lanes:
+        if lane.size > 0:
+            return lane.first()
+    return None
+
+
+def pop_of(lanes: list[Lane]) -> Job | None:
+    """Take the next job."""
+    for lane in lanes:
+        if lane.size > 0:
+            return lane.pop()
+    return None

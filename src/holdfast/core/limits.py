@@ -37,6 +37,9 @@ QUEUE_IDLE_MS_LEVEL1: Final = 10_000
 QUEUE_IDLE_MS_LEVEL2: Final = 2_000
 """The same above 95 % of maxmemory, as in Disque."""
 
+NODE_TIMEOUT_MS_MAX: Final = 86_400_000
+"""A day: whoever waits longer until a node counts as gone does not want to know."""
+
 # -- jobs ---------------------------------------------------------------------------------------------------
 
 BODY_BYTES_DEFAULT: Final = MIB
@@ -90,6 +93,25 @@ SCAN_STEPS_PER_ITEM: Final = 10
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
 
+RATE_MAX: Final = 1_000_000
+"""Of a rate, per whatever unit: more than a node hands out in a second."""
+
+RATE_BURST_NS_MAX: Final = 10**18
+"""What a bucket takes to fill, in nanoseconds: 31 years, and sums of it and of a node's life fit 64 bits."""
+
+BURST_MAX: Final = 1_000_000
+CONCURRENCY_MAX: Final = 1_000_000
+"""Jobs out at a time: more workers than anybody has."""
+
+WEIGHT_MAX: Final = 1_000_000
+"""Of a tenant: one hand-out to it still moves virtual time on by thousands."""
+
+REGISTERS_MAX: Final = 200_000
+"""Settings of a cluster, one field each. When two nodes meet that differ all are told: 20 MB at most."""
+
+DOMAINS_SWEEP: Final = 1024
+"""Domains known at which those are forgotten of which there is nothing to remember; then at twice what is left."""
+
 # -- work per turn ------------------------------------------------------------------------------------------
 
 ALARMS_PER_TICK: Final = 256
@@ -124,11 +146,27 @@ and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes p
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
 
+GROUP_BYTES: Final = 900
+"""A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""
+
+TAKEN_BYTES: Final = 320
+"""A unique key that is taken: the object, the id of its job (81) and its place in the index."""
+
 LEASE_BYTES: Final = 112
 """A hand-out of which more is known than when it ends."""
 
+TOMB_BYTES: Final = 192
+"""A tombstone: its id (96 as an object), its places in the table (72) and in the list of its second (8 and slack)."""
+
 BODY_BYTES_EXTRA: Final = 48
 """A bytes object's header (33) rounded up to the allocator's 16, on average."""
+
+REGISTER_BYTES: Final = 400
+"""A setting: the object and its stamp, its names and a short value, its places in two dictionaries."""
+
+KEY_BYTES: Final = 400
+"""What a domain or a tenant costs beside its jobs: a throttle and a bin, or a line. There may be one for each job that
+has one, so each is accounted for it."""
 
 QUEUE_BYTES: Final = 1500
 """A queue, its name, its lane with one block, its waiting list and its places in the indexes."""

@@ -266,6 +266,7 @@ def write_ping(node: Node, peer: Peer) -> None:
     out.append(bus.PING)
     bus.write_i8(out, FLAG_LEAVING if node.is_leaving else 0)
     bus.write_i64(out, node.wall)
+    bus.write_u32(out, node.node_timeout)
     bus.write_i8(out, len(chosen))
     for each in chosen:
         out.write(each.node_id())
@@ -281,6 +282,7 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
     if not 0 <= wall < NEVER:
         raise BadFrame("a time that no clock shows")
     peer.ahead = node.wall - wall
+    note_timeout(node, peer, reader.u32())
     peer.leaving_until = node.now + LEAVING_MS if flags & FLAG_LEAVING else 0
     for _ in range(reader.u8()):
         node_id = reader.node_id()
@@ -290,6 +292,25 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
         is_suspect = reader.u8() & GOSSIP_SUSPECT
         place = seen_from_here(peer, host.decode("ascii", "replace"))
         on_gossip(node, peer, PeerFacts(node_id, 0, place, port, bus_port), is_suspect != 0)
+
+
+def note_timeout(node: Node, peer: Peer, ms: i64) -> None:
+    """It should be the same everywhere: a node with a shorter one gives up links that the others hold for good."""
+    if ms == peer.node_timeout:
+        return
+    peer.node_timeout = ms
+    if ms != node.node_timeout:
+        node.notice(
+            peer.node_id(), f"cluster-node-timeout is {ms} ms there and {node.node_timeout} here: it should be the same"
+        )
+
+
+def of_other_timeout(node: Node) -> list[Peer]:
+    """Members that say they have another node-timeout than this node."""
+    return [
+        peer for peer in node.peers
+        if peer.is_member and peer.node_timeout != 0 and peer.node_timeout != node.node_timeout
+    ]
 
 
 def seen_from_here(teller: Peer, host: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, queues
+from holdfast.core import acks, history, queues
 from holdfast.core.job import GONE
 from holdfast.core.limits import (
     BODY_BYTES_EXTRA,
@@ -63,6 +63,7 @@ def evict(node: Node, cost: i64) -> None:
             break
         job = node.spent[0]
         if job.state != GONE:
+            history.evicted(node, job)
             node.forget(job)  # which may sweep it out
         if node.spent and node.spent[0] is job:
             node.spent.popleft()

@@ -17,6 +17,7 @@ from holdfast.core.limits import (
     DURATION_S_MAX,
     ERROR_BYTES_MAX,
     HEADERS_BYTES_MAX,
+    KEY_BYTES,
     KEY_BYTES_MAX,
     MORE_BYTES,
     TRIES_KEPT,
@@ -105,6 +106,8 @@ class More:
         )
         for text in self.headers:
             size += len(text)
+        if self.domain or self.tenant:
+            size += KEY_BYTES
         return size
 
     def note_try(self, new: Try) -> bool:

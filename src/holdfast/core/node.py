@@ -34,11 +34,14 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    bounds,
     chores,
     dispatch,
     doubt,
     errors,
     federate,
+    gates,
+    history,
     leases,
     links,
     membership,
@@ -48,22 +51,27 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    rules,
     slots,
     talk,
+    users,
     views,
     waiting,
 )
-from holdfast.core.alarms import Alarm, Alarms
+from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
+from holdfast.core.history import Tale
+from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    COUNTED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -92,7 +100,9 @@ from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.registers import Registers
 from holdfast.core.reply import write_error, write_number
+from holdfast.core.rights import User
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -102,6 +112,8 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.throttle import Domains, Throttle
+from holdfast.core.unique import Taken, Windows
 from holdfast.core.views import View
 from holdfast.core.watch import Watch
 
@@ -135,6 +147,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
+        self.tale: Tale = Tale()  # what happened in this turn (history.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -146,6 +159,9 @@ class Node:
         self.names: Names = Names()
         self.last_queue: Queue = Queue(NO_NAME, 0)
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
+        self.registers: Registers = Registers()  # settings of the whole cluster
+        self.domains: Domains = Domains()
+        self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
         self.expired: i64 = 0
@@ -159,6 +175,7 @@ class Node:
         self.gathered: dict[Session, None] = {}
         self.paused_until: i64 = 0
         self.pause_end: Alarm = Alarm()
+        self.users: dict[bytes, User] = {}
         # Commands.
         self.entries: dict[bytes, Entry] = {command.name: Entry(command) for command in COMMANDS}
         self.no_command: Entry = Entry(COMMANDS[0])  # what was run when there is no such command
@@ -170,6 +187,10 @@ class Node:
         facts = PeerFacts(node_id, self.incarnation, "", config.number("port"), 0)
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
+        self.homes: Homes = Homes()
+        self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.windows: Windows = Windows()
+        self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -205,6 +226,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
         self.syncs_adds: bool = False  # a turn that adds must be on disk before anything leaves
@@ -248,7 +270,7 @@ class Node:
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
-        session = Session(self.session_count, address, self.now, not self.config.text("requirepass"))
+        session = Session(self.session_count, address, self.now, not users.are_asked_for(self))
         self.sessions[session.number] = session
         self.account(SESSION_BYTES)
         return session
@@ -289,11 +311,15 @@ class Node:
             session.last_command = entry.command.name
             if not session.is_trusted and not entry.command.is_open:
                 raise Refused(errors.NO_AUTH)
+            if session.rights is not None:
+                users.check(self, session, session.rights, entry.command.name, argv)
             if self.refusal and (not entry.command.is_for_loading if self.is_loading else entry.command.is_write):
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
         except CommandError as error:
+            if isinstance(error, Refused):
+                history.refused(self, argv, error.text)
             out.truncate(start)
             write_error(out, error.text)
         except Exception:
@@ -324,9 +350,13 @@ class Node:
             elif isinstance(alarm, Session):
                 waiting.give_up(self, alarm)
             elif isinstance(alarm, Queue):
-                queues.forget_if_idle(self, alarm)
+                queues.look(self, alarm)
+            elif isinstance(alarm, Throttle):
+                rules.opened(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
+            elif isinstance(alarm, Chore):
+                alarm.run(self)
             elif alarm is self.beat:
                 chores.beat(self)
             elif alarm is self.calls:
@@ -480,10 +510,12 @@ class Node:
                 self.alarms.set(page, job.expire)
             if self.is_recording:
                 records.job(self, job)
+            if self.is_telling:
+                history.added(self, job)
             self.enqueue(job)
             return job
-        if self.is_recording:
-            records.job(self, job)
+        records.job(self, job)
+        history.added(self, job)
         return job
 
     def keep(self, job: Job) -> None:
@@ -509,19 +541,26 @@ class Node:
             memory.evict(self, cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        size: i64 = 0 if queue is None else queue.size + queue.adding
+        size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
-            return self.queue(queue_name)
-        if queue.maxlen > 0 and queue.held + count > queue.maxlen:
-            raise Refused(errors.MAXLEN)
+            queue = self.queue(queue_name)
+        if queue.maxlen > 0 or queue.total_most > 0:
+            bounds.admit(self, queue, count)
         if queue.paused & PAUSE_IN:
             raise Refused(errors.PAUSED)
         return queue
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
+            if gates.holds(self, job):
+                return
+            rules.prepare(self, job)
+        if self.is_telling:
+            history.queued(self, job)
         job.flags |= QUEUED_BEFORE
         queue = job.queue
         queue.used = self.now
@@ -533,6 +572,8 @@ class Node:
 
     def pop(self, queue: Queue) -> Job | None:
         """The next job of a queue that is still alive: one whose time has run out is not handed out."""
+        if queue.rules is not None:
+            return rules.pop(self, queue)
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
@@ -572,6 +613,8 @@ class Node:
             return
         if self.is_recording:
             records.handout(self, job, retry * 1000)
+        if self.is_telling:
+            history.handed_out(self, job, session, retry * 1000)
         if retry > 0:
             self.lease(job, retry * 1000)
         else:
@@ -618,6 +661,7 @@ class Node:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
                 return
+        history.expired(self, job)
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -651,7 +695,7 @@ class Node:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
-        elif not self.abandon_adding(job):
+        elif not replicate.abandon(self, job):
             acks.end(self, job, why)
 
     def find(self, jid: bytes) -> Job | None:
@@ -692,7 +736,9 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
-        if job.flags & SPECIAL:
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
+            gates.ended(self, job, -1)
             self.account(-special_cost(job))
 
     def wake_page(self, page: Page) -> None:
@@ -733,23 +779,6 @@ class Node:
     def free_body(self, job: Job) -> None:
         self.account(-len(job.body))
         job.body = b""
-
-    def abandon_adding(self, job: Job) -> bool:
-        """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
-
-        It was accepted, then, as far as anybody can tell; its producer gets the id.
-        """
-        task = job.task
-        if not isinstance(task, replicate.Adding):
-            return False
-        job.task = None
-        if job.state != WAIT_REPL:
-            return False
-        job.queue.adding -= 1
-        acks.mark(self, job, acks.DONE)
-        self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
-        self.wake_at(job, self.now + acks.TAKE_OVER_MS)
-        return True
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)
@@ -809,7 +838,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
-        if not self.config.text("requirepass"):
+        if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True
                 session.settle()

@@ -70,6 +70,7 @@ class Peer:
         self.needs_word: bool = False  # was forgotten, and has missed more than anybody remembers
         self.has_missed: bool = False  # was forgotten, so endings were collected without it
         self.ahead: i64 = NEVER  # of its wall clock ours was this much at its last word; NEVER: it said none yet
+        self.node_timeout: i64 = 0  # its own; 0: it said none yet
         self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while
         self.dial_at: i64 = 0
         self.dial_wait: i64 = 0
@@ -137,6 +138,15 @@ def count_bits(mask: i64) -> i64:
         mask = mask & (mask - 1)
         n += 1
     return n
+
+
+def longest_timeout(node: Node) -> i64:
+    """After how long at most a link that says nothing has ended at both ends."""
+    longest = node.node_timeout
+    for peer in node.peers:
+        if peer.is_member:
+            longest = max(longest, peer.node_timeout)
+    return longest
 
 
 def everybody(node: Node) -> i64:

@@ -24,6 +24,7 @@ from holdfast.core.copies import write_job_id
 from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
+from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
+KEY: Final = 40
+REGISTER: Final = 60
+THROTTLE: Final = 61
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -367,6 +371,43 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def register(
+    node: Node, kind: bytes, name: bytes, field: bytes, value: bytes | None, time: i64, writer: bytes
+) -> None:
+    """What is set for the whole cluster; a time of 0: it is forgotten that this was deleted."""
+    if not node.is_recording:
+        return
+    out = begin(node, REGISTER)
+    bus.write_name(out, kind)
+    bus.write_name(out, name)
+    bus.write_name(out, field)
+    bus.write_i8(out, 0 if value is None else 1)
+    bus.write_name(out, b"" if value is None else value)
+    bus.write_i64(out, time)
+    out.write(writer)
+    end(node)
+
+
+def throttle(node: Node, throttle: Throttle) -> None:
+    """How long a bucket takes to be full again: in a snapshot, since hand-outs before it are not told again."""
+    out = begin(node, THROTTLE)
+    bus.write_i8(out, 0 if throttle.queue is None else 1)
+    bus.write_name(out, throttle.name)
+    bus.write_i64(out, throttle.full_at - now_ns(node))
+    end(node)
+
+
+def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
+    """A unique key that is taken for so long, by a job that has ended."""
+    if not node.is_recording:
+        return
+    out = begin(node, KEY)
+    out.write(jid)
+    bus.write_i64(out, ms)
+    bus.write_name(out, key)
     end(node)
 
 

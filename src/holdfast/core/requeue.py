@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, links, peers, records, replicate, tombs
+from holdfast.core import acks, history, links, peers, records, replicate, rules, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -32,6 +32,7 @@ from holdfast.core.job import (
     WAIT_REPL,
     Job,
 )
+from holdfast.core.limits import DURATION_S_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN
 from holdfast.wire import bus
@@ -55,6 +56,9 @@ QUEUED_MS_MAX: Final = 600_000
 
 REQUEUED_FEW: Final = 1000
 """So many jobs that were queued again are kept in mind without looking whether they still need to be."""
+
+LEFT_MS_MAX: Final = 2 * DURATION_S_MAX * 1000
+"""Of a lease or a delay: the longest there is, and what is added so that not all end at once."""
 
 # Answers to WILLQUEUE.
 IS_UNKNOWN: Final = 0
@@ -168,6 +172,10 @@ def order_key(job: Job, node_id: bytes) -> int:
 def again(node: Node, job: Job) -> None:
     """Queue it here."""
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
+    if job.responsible != ME:
+        history.lease_lost(node, job, b"node-silent")
+    elif job.flags & HANDED_OUT:
+        history.lease_lost(node, job, b"lease-ended")
     job.responsible = ME
     stop_asking(node, job)
     job.flags &= ~MOVING
@@ -266,7 +274,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     state = reader.u8()
     ms = reader.long()
     holders = links.read_mask(node, peer, reader)
-    if ms < 0 or state > IS_IDLE:
+    if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
         raise BadFrame("a state that no job can be in")
     if job is None or job.state == ACKED or job.state == WAIT_REPL:
         return
@@ -296,6 +304,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)  # somebody works on it, or will: ours goes back to waiting
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -313,6 +322,8 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     nacks = reader.u32()
     deliveries = reader.u32()
+    if nacks > DURATION_S_MAX or deliveries > DURATION_S_MAX:
+        raise BadFrame("counts that no job can have")
     job = node.find(jid)
     if job is None:
         acks.answer_from_tomb(node, peer, jid, peer.bit)
@@ -337,6 +348,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
             return
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)
@@ -357,8 +369,8 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     ms = reader.long()
     job = node.find(jid)
-    if ms < 0:
-        raise BadFrame("a lease of less than nothing")
+    if not 0 <= ms <= LEFT_MS_MAX:
+        raise BadFrame("a lease of less than nothing, or for longer than there are")
     if job is None or job.state == WAIT_REPL:
         return
     tombs.learn_holders(node, job, peer.bit)
@@ -368,6 +380,7 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
+    rules.let_go(node, job)
     stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index)

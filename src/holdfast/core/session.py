@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 from holdfast.core.alarms import Alarm
 from holdfast.core.job import Job
 from holdfast.core.queue import Queue
+from holdfast.core.rights import User
 
 # What a blocked session waits for.
 NOTHING: Final = 0
@@ -38,6 +39,7 @@ class Slot:
     def __init__(self, reply: bytes | None = None) -> None:
         self.reply: bytes | None = reply
         self.jobs: list[Job] = []  # what the command wants to add
+        self.says: bytes = b""  # what became of its unique key, where the producer wants to know
 
 
 class Session(Alarm):
@@ -64,9 +66,13 @@ class Session(Alarm):
         self.lib_name: bytes = b""
         self.lib_version: bytes = b""
         self.last_command: bytes = b"NULL"
+        self.user: bytes = b""  # as whom it has logged in; empty: as nobody in particular
+        self.rights: User | None = None  # what it may do, where that is not everything (users.py)
+        self.greeting: list[bytes] = []  # the HELLO that has to wait until it is known who says it
 
     def settle(self) -> None:
         """Work out again whether direct handlers may serve this session."""
         self.is_plain = (
             self.is_trusted and self.blocked == NOTHING and self.replies == REPLY_ON and not self.is_closing
+            and self.rights is None
         )

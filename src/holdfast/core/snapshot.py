@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records
+from holdfast.core import records, registers, rules
 from holdfast.core.acks import Ending
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
 
@@ -70,8 +70,9 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
+            registers.write_all(node)
             for queue in node.queues.values():
-                if queue.paused or queue.maxlen:
+                if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)
         while self.page < len(self.pages):
             if len(self.log) >= bytes_most:
@@ -88,6 +89,9 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        for key, taken in node.taken.items():
+            if taken.job is None and taken.until > node.now:
+                records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
                 if job.state == ACTIVE:
@@ -96,6 +100,7 @@ class Walk:
                 records.had(node, peer, number, until)
             for number in peer.refused:
                 records.refused(node, peer, number)
+        rules.write_throttles(node)
         self.pages = []
         self.tombs = []
         self.page = self.tomb = 0

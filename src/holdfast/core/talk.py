@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, replicate, requeue, slots, views
+from holdfast.core import acks, federate, links, membership, registers, replicate, requeue, slots, views
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
@@ -38,7 +38,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.TAKEN: federate.on_taken,
     bus.NOTTAKEN: federate.on_nottaken,
     bus.MOVED: federate.on_moved,
-    bus.PAUSE: federate.on_pause,
+    bus.REGISTER: registers.on_register,
+    bus.DIGEST: registers.on_digest,
     bus.ASK: views.on_ask,
     bus.TELL: views.on_tell,
 }
@@ -66,6 +67,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
             peer.out.write(body)
         peer.unheard.clear()
     membership.link_up(node, peer)
+    registers.link_up(node, peer)
     acks.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)

@@ -17,8 +17,8 @@ from mypy_extensions import i64
 
 from holdfast.core import records
 from holdfast.core.job import Job
-from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
-from holdfast.core.peers import Tomb
+from holdfast.core.limits import TOMB_BYTES, TOMBS_GIVEN_UP, TOMBS_MAX
+from holdfast.core.peers import Tomb, longest_timeout
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -57,6 +57,7 @@ def give_up_oldest(node: Node) -> None:
     holders: i64 = 0
     for jid in oldest:
         holders |= node.tombs.pop(jid).holders
+        node.account(-TOMB_BYTES)
     node.count("tombstones-given-up")
     for peer in node.peers:
         if peer.bit & holders and peer.is_forgotten():
@@ -69,6 +70,8 @@ def place(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
     if tomb.why != why or tomb.holders != holders or tomb.until != second * 1000:
         tomb = Tomb(why, holders, second * 1000)
         node.last_tomb = tomb
+    if jid not in node.tombs:
+        node.account(TOMB_BYTES)
     node.tombs[jid] = tomb
     ends = node.tomb_ends.get(int(second))
     if ends is None:
@@ -80,10 +83,15 @@ def place(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
 def lengthen(node: Node, ms: i64) -> None:
     """All of them stay that much longer."""
     old = node.tombs
-    node.tombs = {}
-    node.tomb_ends = {}
+    forget_all(node)
     for jid, tomb in old.items():
         place(node, jid, tomb.why, tomb.holders, tomb.until + ms)
+
+
+def forget_all(node: Node) -> None:
+    node.account(-TOMB_BYTES * len(node.tombs))
+    node.tombs = {}
+    node.tomb_ends = {}
 
 
 def widen(node: Node, jid: bytes, tomb: Tomb, holders: i64) -> i64:
@@ -103,6 +111,7 @@ def forget_old(node: Node) -> None:
             tomb = node.tombs.get(jid)
             if tomb is not None and tomb.until <= now:
                 del node.tombs[jid]
+                node.account(-TOMB_BYTES)
     if second % 60 == 0:
         for peer in node.peers:
             for table in (peer.taken, peer.refused):
@@ -114,9 +123,9 @@ def soon(node: Node) -> i64:
     """The end of a tombstone of a job that all holders have confirmed: when no frame can be on its way any more.
 
     A frame that is not acknowledged keeps its sender from confirming (acks.py), and a link that says nothing ends
-    after node-timeout.
+    after node-timeout, which may be another at the other end.
     """
-    return node.now + 2 * node.node_timeout + SLACK_MS
+    return node.now + 2 * longest_timeout(node) + SLACK_MS
 
 
 def latest_life(node: Node, jid: bytes) -> i64:

@@ -73,3 +73,17 @@ CORE_PORTS_TRIES = 100
 
 LINE_BYTES_MAX = 1024 * 1024
 """A message between the nodes of a machine: a setting of any sensible length."""
+
+LOGINS_WAITING_MAX = 64
+"""Logins that wait for the thread that tries secrets; one takes tens of milliseconds, so the last waits some
+seconds. More are told that their secret is wrong."""
+
+WRONG_S_FIRST = 0.1
+WRONG_S_MOST = 5.0
+"""How long the answer to a wrong secret is held back: at first, and at most after many from one address."""
+
+GUESSERS_MAX = 10_000
+"""Addresses that were wrong and are remembered."""
+
+TLS_HANDSHAKE_S = 5
+"""A client or node that begins TLS must be done in this time."""

@@ -27,6 +27,7 @@ import logging
 import re
 import secrets
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -35,7 +36,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from holdfast.core.peers import Peer, PeerFacts
-from holdfast.shell import handshake
+from holdfast.shell import handshake, tls
 from holdfast.shell.bounds import (
     ACCEPTS_PER_ROUND,
     COMPLAINTS,
@@ -126,12 +127,15 @@ class Bus:
     def __init__(
         self, me: Hello, secret: bytes, adopt: Callable[[socket.socket, PeerFacts], Peer | None],
         drop: Callable[[Peer, str], None], met: Callable[[bytes], None],
+        tls_out: ssl.SSLContext | None = None, tls_in: ssl.SSLContext | None = None,
     ) -> None:
         self.me = me
         self.secret = secret
         self.adopt = adopt
         self.drop = drop
         self.met = met
+        self.tls_out = tls_out  # how nodes elsewhere are spoken to; None: in the clear
+        self.tls_in = tls_in
         self.links: dict[bytes, Linked] = {}
         self.number = 0  # of the last link granted
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
@@ -200,7 +204,12 @@ class Bus:
 
     async def receive(self, sock: socket.socket, host: str, where: str) -> None:
         try:
-            await self.greet(sock, where, is_dialer=False)
+            seen = seen_at(sock)
+            if self.tls_in is not None and sock.family != socket.AF_UNIX:
+                sock = await tls.cover(sock, self.tls_in, is_server=True)
+            await self.greet(sock, where, is_dialer=False, seen=seen)
+        except (OSError, TimeoutError) as error:
+            self.complaints.say(where, f"no TLS with it: {error}")
         finally:
             self.handshakes[host] -= 1
             if self.handshakes[host] == 0:
@@ -248,7 +257,10 @@ class Bus:
         self.dialing.add(name)
         try:
             sock = await self.connect(place)
-            return await self.greet(sock, name, is_dialer=True)
+            seen = seen_at(sock)
+            if self.tls_out is not None and sock.family != socket.AF_UNIX:
+                sock = await tls.cover(sock, self.tls_out, is_server=False)
+            return await self.greet(sock, name, is_dialer=True, seen=seen)
         except (OSError, TimeoutError) as error:
             if is_wanted and name not in self.unmet:
                 self.unmet.add(name)
@@ -301,9 +313,9 @@ class Bus:
 
     # -- the handshake -------------------------------------------------------------------------------------
 
-    async def greet(self, sock: socket.socket, where: str, is_dialer: bool) -> bytes:
+    async def greet(self, sock: socket.socket, where: str, is_dialer: bool, seen: str = "") -> bytes:
         """From a connection to a link, or to a closed connection. Who is there, as far as that is proven."""
-        conversation = Conversation(sock)
+        conversation = Conversation(sock, seen)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 return await self.converse(conversation, where, is_dialer)
@@ -394,7 +406,7 @@ class Bus:
                 return  # granted before the one we have, and overtaken by it
             if mark.peer is not None:
                 self.drop(mark.peer, "a new connection has taken its place")
-        host = them.host or with_them.host()
+        host = them.host or with_them.host
         facts = PeerFacts(
             them.node_id, them.incarnation, host, them.port, them.bus_port, them.host_id, them.zone, dialed,
         )
@@ -424,8 +436,9 @@ class Bus:
 class Conversation:
     """One handshake's side of a socket. Reads no byte more than it wants: what follows is for others."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, seen: str) -> None:
         self.sock = sock
+        self.host = seen  # where the other side is seen
         self.loop = asyncio.get_running_loop()
         self.is_over = False  # the socket is somebody else's now
 
@@ -454,10 +467,11 @@ class Conversation:
             return version, head
         return version, head + await self.hear(length)
 
-    def host(self) -> str:
-        """Where the other side is seen."""
-        address = self.sock.getpeername() if self.sock.family != socket.AF_UNIX else None
-        return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
+
+def seen_at(sock: socket.socket) -> str:
+    """The address of the other side."""
+    address = sock.getpeername() if sock.family != socket.AF_UNIX else None
+    return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
 
 
 class FewLines:

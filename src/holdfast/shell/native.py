@@ -68,7 +68,7 @@ class Direct:
 class Connection:
     sock: object
     transport: object
-    session: object
+    session = cython.declare(object, visibility="readonly")
     fd: cython.int
     # A command that arrived in part: the bytes, how far they were scanned, and which argument is next.
     buf: cython.p_uchar
@@ -979,6 +979,12 @@ class Sockets:
             connection.interest = want
             self.control(connection.fd, EPOLL_CTL_MOD, want)
         return 0
+
+    def turn(self):
+        """Pass on what became of something that happened outside of a turn. Returns when the node wants to be woken."""
+        self.look_at_clock()
+        self.finish()
+        return self.wake
 
     # -- links ---------------------------------------------------------------------------------------------
 

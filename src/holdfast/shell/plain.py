@@ -480,6 +480,12 @@ class Sockets:
             assert self.poll is not None
             self.poll.modify(connection.fd, want)
 
+    def turn(self) -> int:
+        """Pass on what became of something that happened outside of a turn. Returns when the node wants to be woken."""
+        self.look_at_clock()
+        self.finish()
+        return self.wake
+
     # -- links ---------------------------------------------------------------------------------------------
 
     def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:

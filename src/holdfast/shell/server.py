@@ -35,6 +35,8 @@ from holdfast.core.version import VERSION
 from holdfast.shell import clock
 from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, check_bus_port, read_join
 from holdfast.shell.cores import Siblings
+from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, resident_bytes
+from holdfast.shell.guard import Guard
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there
@@ -45,13 +47,6 @@ log = logging.getLogger("holdfast")
 SWEEP_S = 1.0
 GRACE_S = 3.0
 """At the end of a node: how long clients have to read the replies they are owed."""
-RATE_SAMPLES = 16
-YOUNG_OBJECTS = 700
-YOUNG_ROUNDS = 4
-"""Python's collector looks at new objects this often, and at young ones every few times of that. A new object
-may be a block of a lane or a page of jobs, hundreds of pointers each, so both numbers are kept small: a look
-then takes a few milliseconds at most. At all objects it never looks by itself (see calm_collector)."""
-
 COLLECT_ALL_JOBS_MAX = 100_000
 """With fewer jobs than this a full collection is short enough to be done once a minute."""
 
@@ -76,6 +71,7 @@ class Server:
         self.sockets = make_sockets(self.node, offset)
         self.sockets.on_requests = self.carry_out
         self.keeping = Keeping(settings, self.node)
+        self.guard = Guard(self)
         self.ready = asyncio.Event()
         self.done = asyncio.Event()
         self.restart = False
@@ -106,6 +102,7 @@ class Server:
         """Serve until told to stop; the process's exit code."""
         self.loop = asyncio.get_running_loop()
         self.listen()
+        await self.guard.open()
         self.loop.add_reader(self.sockets.fileno(), self.step)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
@@ -127,6 +124,7 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
             await self.bus.close()
+            await self.guard.close()
             if self.siblings is not None:
                 self.siblings.close()
             self.save_nodes()
@@ -161,12 +159,15 @@ class Server:
             self.node.watch.event(b"loop", (time.perf_counter_ns() - began) // 1000, clock.wall_ms())
         else:
             wake = self.sockets.step()
-        if wake != self.alarm_ms:
-            self.set_alarm(wake)
+        self.note_wake(wake)
         if self.node.faults:
             self.log_faults()
         if self.node.notices:
             self.log_notices()
+
+    def note_wake(self, wake: int) -> None:
+        if wake != self.alarm_ms:
+            self.set_alarm(wake)
 
     def set_alarm(self, wake_ms: int) -> None:
         if self.alarm is not None:
@@ -225,6 +226,7 @@ class Server:
             log.warning("the cluster's secret has changed; it takes a restart")
         self.node.apply_settings()
         self.apply_settings()
+        self.guard.reload()
         log.info("settings reloaded: %s", ", ".join(changed) or "nothing has changed")
 
     def make_room_for_clients(self) -> None:
@@ -273,15 +275,16 @@ class Server:
 
     def protect(self, addresses: list[str]) -> None:
         """A node that asks for no password is not for strangers."""
-        if self.config.text("requirepass") or not self.config.is_on("protected-mode"):
+        if self.guard.is_strict() or not self.config.is_on("protected-mode"):
             return
         for address in addresses:
             if not is_there(address):
                 raise SettingsError(f"cannot listen on {address}: there is no such address")
             if not is_loopback(address):
                 raise SettingsError(
-                    f"refusing to listen on {address} without a password. Set requirepass, or listen on "
-                    "127.0.0.1, or say protected-mode no if the network is yours alone"
+                    f"refusing to listen on {address} without users or a password. Set users-file or "
+                    "requirepass, or listen on 127.0.0.1, or say --insecure (protected-mode no) if the network is "
+                    "yours alone"
                 )
 
     # -- other nodes ---------------------------------------------------------------------------------------
@@ -300,7 +303,8 @@ class Server:
         self.node.peers[0].facts = PeerFacts(
             me.node_id, me.incarnation, me.host, me.port, me.bus_port, me.host_id, me.zone
         )
-        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node))
+        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node),
+                  self.guard.to_nodes, self.guard.from_nodes)
         self.sockets.links.on_lost = bus.lost
         for listener in listeners:
             bus.listen(listener)
@@ -392,6 +396,8 @@ class Server:
             self.sockets.close_session(session, False)
         elif request.kind == effects.KILL and session is not None:
             self.sockets.close_session(session, True)
+        elif request.kind == effects.VERIFY and session is not None:
+            self.guard.verify(session, request.argument)
         elif request.kind == effects.DIAL and self.bus is not None:
             self.bus.dial(request.argument)
         elif request.kind == effects.MEET and self.bus is not None:
@@ -525,66 +531,6 @@ def make_sockets(node: Node, offset_ms: int) -> Any:
     from holdfast.shell import plain
 
     return plain.Sockets(node, handlers, offset_ms)
-
-
-def resident_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
-
-
-def calm_collector() -> None:
-    """Python's cyclic collector must never walk over all jobs while clients wait.
-
-    Jobs are outside it, but the lists that hold them are not. What exists now is taken out of its sight;
-    young objects are looked at as usual; all objects only when the server says so (Server.sweep).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, YOUNG_ROUNDS, 1_000_000)
-
-
-class CollectorPauses:
-    """How long Python's collector has kept everybody waiting."""
-
-    def __init__(self) -> None:
-        self.began = 0
-        self.longest_ns = 0
-        gc.callbacks.append(self.note)
-
-    def note(self, phase: str, facts: dict[str, int]) -> None:
-        if phase == "start":
-            self.began = time.perf_counter_ns()
-        else:
-            self.longest_ns = max(self.longest_ns, time.perf_counter_ns() - self.began)
-
-    def stop(self) -> None:
-        gc.callbacks.remove(self.note)
-
-
-class Rates:
-    """Commands and bytes per second over the last moments."""
-
-    def __init__(self) -> None:
-        self.samples: list[tuple[float, int, int, int]] = []
-
-    def sample(self, figures: dict[str, int], commands: int) -> None:
-        self.samples.append((
-            time.monotonic(), commands, figures["total_net_input_bytes"], figures["total_net_output_bytes"],
-        ))
-        del self.samples[:-RATE_SAMPLES]
-
-    def now(self) -> dict[str, str]:
-        if len(self.samples) < 2:
-            return {}
-        first, last = self.samples[0], self.samples[-1]
-        seconds = max(1e-3, last[0] - first[0])
-        return {
-            "instantaneous_ops_per_sec": str(max(0, int((last[1] - first[1]) / seconds))),
-            "instantaneous_input_kbps": f"{max(0, last[2] - first[2]) / 1024 / seconds:.2f}",
-            "instantaneous_output_kbps": f"{max(0, last[3] - first[3]) / 1024 / seconds:.2f}",
-        }
 
 
 def banner(server: Server) -> str:

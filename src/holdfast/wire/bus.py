@@ -26,7 +26,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ HEADER: Final = 24
 
 # Membership (core/membership.py).
 NODE: Final = 1  # index u8, node id 40, incarnation i64
-PING: Final = 2  # flags u8, wall clock i64, count u8, gossip entries
+PING: Final = 2  # flags u8, wall clock i64, node-timeout u32, count u8, gossip entries
 FAIL: Final = 3  # node id 40
 # Replication (core/replicate.py).
 REPL: Final = 10  # version u8, job
@@ -65,10 +65,12 @@ YOURJOB: Final = 41  # move i64, job
 TAKEN: Final = 42  # move i64, id
 NOTTAKEN: Final = 43  # move i64, id
 MOVED: Final = 44  # move i64, id: "did you take it?"
-PAUSE: Final = 45  # queue, paused u8
 # The whole cluster asked at once (core/views.py).
 ASK: Final = 50  # number i64, queue name or *
 TELL: Final = 51  # number i64, count u32, then per queue: name, figures i64 each
+# Settings of the whole cluster (core/registers.py).
+REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
+DIGEST: Final = 71  # digest i64, wants-all u8
 
 
 class BadFrame(Exception):

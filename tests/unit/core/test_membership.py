@@ -7,7 +7,7 @@ from holdfast.core import tombs
 from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
 from holdfast.core.errors import NO_REPL_REMOVED
-from holdfast.core.limits import TOMBS_GIVEN_UP, TOMBS_MAX
+from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, TOMB_BYTES, TOMBS_GIVEN_UP, TOMBS_MAX
 from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
 from holdfast.core.node import Node
 from holdfast.core.peers import NODES_MAX, Peer, PeerFacts, Tomb
@@ -132,6 +132,13 @@ def test_there_is_a_bound_to_how_many_are_met_at_once() -> None:
     assert a.do("CLUSTER", "MEET", "10.0.1.0", "7712").startswith(b"-ERR ")
 
 
+def test_an_address_in_brackets_is_met_like_one_without() -> None:
+    a = Member("a")
+    assert a.do("CLUSTER", "MEET", "[fe80::1%eth0]", "7712") == b"+OK\r\n"
+    assert a.do("CLUSTER", "MEET", "fe80::1%eth0", "7712") == b"+OK\r\n"
+    assert {*a.asked(MEET)} == {b"[fe80::1%eth0]:17712"}
+
+
 def test_meet_is_over_when_somebody_was_met() -> None:
     """By its address, by the name it was dialed at, or because the shell says that it is nobody new."""
     a, b = Member("a"), Member("b", "10.0.0.2")
@@ -186,6 +193,41 @@ def test_a_forgotten_node_that_missed_too_much_needs_an_operators_word() -> None
     assert a.node.link_up(b.facts) is None
     a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
     assert a.node.link_up(b.facts) is not None
+
+
+def test_another_node_timeout_is_told_once_counted_and_allowed_for() -> None:
+    """B waits ten times as long before it gives up a link: what A forgets must stay as long as B may still say it."""
+    a, b = Member("a"), Member("b")
+    to_b, to_a = link(a, b)
+    talk(a, b, to_b, to_a)
+    assert a.node.notices == [] and b"cluster_other_node_timeouts:0\r\n" in a.do("CLUSTER", "INFO")
+    usual = tombs.soon(a.node) - a.node.now
+    b.do("CONFIG", "SET", "cluster-node-timeout", "150000")
+    for _ in range(3):
+        a.sleep(1000)
+        b.sleep(1000)
+        talk(a, b, to_b, to_a)
+    [(who, words)] = a.node.notices
+    assert who == b.id and "150000" in words and "15000" in words
+    assert b"cluster_other_node_timeouts:1\r\n" in a.do("CLUSTER", "INFO")
+    assert tombs.soon(a.node) - a.node.now == usual + 2 * 135_000
+    a.do("CONFIG", "SET", "cluster-node-timeout", "150000")
+    assert b"cluster_other_node_timeouts:0\r\n" in a.do("CLUSTER", "INFO")
+
+
+def test_tombstones_are_part_of_used_memory_and_no_longer_when_they_go() -> None:
+    a, b = Member("a"), Member("b")
+    to_b, to_a = link(a, b)
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "2", "RETRY", "1")
+    talk(a, b, to_b, to_a)
+    used = a.node.used - JOB_BYTES - BODY_BYTES_EXTRA - len(b"body")
+    a.do("ACKJOB", a.node.id_text(next(iter(a.node.all_jobs()))))
+    talk(a, b, to_b, to_a)
+    assert a.node.jobs == 0 and len(a.node.tombs) == 1 and a.node.used == used + TOMB_BYTES
+    tombs.lengthen(a.node, 1000)
+    assert a.node.used == used + TOMB_BYTES
+    a.sleep(tombs.soon(a.node) + 5000 - a.node.now)
+    assert not a.node.tombs and a.node.used == used
 
 
 def test_a_reset_node_is_alone_and_a_hard_one_has_another_id() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import errors, waiting
+from holdfast.core import errors, users, waiting
 from holdfast.core.commands.cluster import write_hello
 from holdfast.core.effects import KILL, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import CLIENT_NAME_BYTES_MAX
 from holdfast.core.parse import integer, timeout_ms, value_of
-from holdfast.core.reply import write_array, write_bulk, write_int, write_map, write_null
+from holdfast.core.reply import write_array, write_bulk, write_error, write_int, write_map, write_null
 from holdfast.core.session import NOTHING, REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Session
 from holdfast.core.version import VERSION
 
@@ -21,15 +22,39 @@ if TYPE_CHECKING:
 
 
 def auth(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Say who you are: the password alone, or the user `default` and the password."""
+    """Say who you are: a user and its secret, or the password of the node alone (its user is `default`)."""
     if len(argv) > 3:
         raise BadRequest(errors.SYNTAX)
-    if not node.config.text("requirepass"):
+    if not users.are_asked_for(node):
         raise BadRequest(errors.NO_PASSWORD)
-    if not is_right(node, argv[1] if len(argv) == 3 else b"default", argv[-1]):
+    name = argv[1] if len(argv) == 3 else b"default"
+    if is_for_users(node, name):
+        users.ask(node, session, name, argv[-1], [])
+        return
+    if not is_right(node, name, argv[-1]):
         raise BadRequest(errors.WRONG_PASS if len(argv) == 3 else errors.BAD_PASSWORD)
     trust(session)
     node.out.write(b"+OK\r\n")
+
+
+def is_for_users(node: Node, name: bytes) -> bool:
+    """Whether a name is to be looked up among the users. `default` is the one whose secret is requirepass."""
+    return len(node.users) > 0 and (name != b"default" or not node.config.text("requirepass"))
+
+
+def logged_in(node: Node, session: Session, name: bytes, is_right: bool) -> None:
+    """The shell has found out whether the secret that a session gave is the user's."""
+    greeting = session.greeting
+    session.greeting = []
+    refusal = users.verified(node, session, name, is_right)
+    reply = BytesWriter()
+    if refusal:
+        write_error(reply, refusal)
+    elif greeting:
+        welcome(reply, session, greeting)
+    else:
+        reply.write(b"+OK\r\n")
+    node.answer(session, reply.getvalue())
 
 
 def is_right(node: Node, user: bytes, password: bytes) -> bool:
@@ -39,6 +64,8 @@ def is_right(node: Node, user: bytes, password: bytes) -> bool:
 
 def trust(session: Session) -> None:
     session.is_trusted = True
+    session.user = b""
+    session.rights = None
     session.settle()
 
 
@@ -55,32 +82,49 @@ def hello(node: Node, session: Session, argv: list[bytes]) -> None:
     version = integer(argv[1], b"ERR Protocol version is not an integer or out of range")
     if version not in (2, 3):
         raise BadRequest(errors.NO_PROTO)
-    name: bytes | None = None
     is_known = session.is_trusted
     i = 2
+    user = b""
+    secret = b""
     while i < len(argv):
         word = argv[i].upper()
         if word == b"AUTH" and i + 2 < len(argv):
-            if node.config.text("requirepass") and not is_right(node, argv[i + 1], argv[i + 2]):
-                raise BadRequest(errors.WRONG_PASS)
-            is_known = True
+            user = argv[i + 1]
+            secret = argv[i + 2]
             i += 3
         elif word == b"SETNAME":
-            name = checked_name(value_of(argv, i))
+            checked_name(value_of(argv, i))
             i += 2
         else:
             raise BadRequest(b"ERR Syntax error in HELLO option '%b'" % errors.printable(argv[i]))
-    if not is_known:
+    if user and users.are_asked_for(node):
+        if is_for_users(node, user):
+            users.ask(node, session, user, secret, argv)
+            return
+        if not is_right(node, user, secret):
+            raise BadRequest(errors.WRONG_PASS)
+        is_known = True
+        trust(session)
+    if not is_known and not user:
         raise BadRequest(
             b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
             b"<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
             b"RESP protocol version at the same time"
         )
-    trust(session)
-    if name is not None:
-        session.name = name
+    welcome(node.out, session, argv)
+
+
+def welcome(out: BytesWriter, session: Session, argv: list[bytes]) -> None:
+    """The answer to a HELLO with a version, whose words have been checked."""
+    version = integer(argv[1], errors.NO_PROTO)
+    i = 2
+    while i < len(argv):
+        if argv[i].upper() == b"SETNAME":
+            session.name = argv[i + 1]
+            i += 2
+        else:
+            i += 3
     session.is_resp3 = version == 3
-    out = node.out
     write_map(out, session, 7)
     write_bulk(out, b"server")
     write_bulk(out, b"holdfast")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, flush, heal, membership, peers, views
+from holdfast.core import errors, flush, heal, membership, peers, tombs, views
 from holdfast.core.effects import NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
@@ -23,6 +23,8 @@ PRIORITY_NO_LINK: Final = 5
 PRIORITY_SUSPECT: Final = 10
 PRIORITY_FAILED: Final = 100
 BUS_PORT_OFFSET: Final = 10_000
+HOST: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:%-")
+"""What names and addresses of hosts are made of."""
 
 
 def members(node: Node) -> list[Peer]:
@@ -138,6 +140,7 @@ def summary(node: Node) -> str:
         "cluster_stats_bytes_sent": node.bus_bytes_out,
         "cluster_endings_uncollected": len(node.endings),
         "cluster_tombstones": len(node.tombs),
+        "cluster_other_node_timeouts": len(membership.of_other_timeout(node)),
         "cluster_jobs_short_of_copies": node.short_of_copies + len(node.filling),
     }
     facts.update({f"cluster_count_{name.replace('-', '_')}": node.counters[name] for name in sorted(node.counters)})
@@ -147,9 +150,9 @@ def summary(node: Node) -> str:
 def meet(node: Node, argv: list[bytes]) -> None:
     port = read_port(argv[3])
     bus_port = read_port(argv[4]) if len(argv) == 5 else port + BUS_PORT_OFFSET
-    host = argv[2]
-    if not host or len(host) > 255 or any([c <= 32 or c >= 127 for c in host]) or bus_port > 65535:
-        raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(host), argv[3]))
+    host = argv[2][1:-1] if argv[2].startswith(b"[") and argv[2].endswith(b"]") else argv[2]
+    if not host or len(host) > 255 or not all([c in HOST for c in host]) or bus_port > 65535:
+        raise BadRequest(b"ERR Invalid node address specified: %b:%b" % (errors.printable(argv[2]), argv[3]))
     if len(node.invitations) >= NODES_MAX:
         raise BadRequest(b"ERR as many nodes are being met already as a cluster can have")
     name = host.decode("ascii")
@@ -175,7 +178,7 @@ def forget(node: Node, node_id: bytes) -> None:
 
 def reset(node: Node) -> None:
     flush.flush_all(node)
-    node.tombs.clear()
+    tombs.forget_all(node)
     node.invitations.clear()
     for peer in members(node):
         if peer.index != ME:

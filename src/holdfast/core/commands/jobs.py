@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, federate, leases, peers, queues, records, replicate, requeue, waiting
+from holdfast.core import (
+    acks,
+    errors,
+    federate,
+    history,
+    keyed,
+    leases,
+    peers,
+    queues,
+    records,
+    replicate,
+    requeue,
+    waiting,
+)
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
@@ -41,9 +54,12 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4)
     timeout = timeout_ms(argv[3])
-    options.settle(node)
+    is_keyed = settle(node, options)
     check_body(node, argv[2])
     check_queue_name(argv[1])
+    if is_keyed:
+        keyed.begin(node, session, argv[1], [argv[2]], False, options, timeout)
+        return
     job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
     if options.waits():
         replicate.start(
@@ -69,12 +85,15 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4 + count)
     timeout = timeout_ms(argv[2])
-    options.settle(node)
+    is_keyed = settle(node, options)
     body_bytes: i64 = 0
     for i in range(4, 4 + count):
         check_body(node, argv[i])
         body_bytes += len(argv[i])
     check_queue_name(argv[1])
+    if is_keyed:
+        keyed.begin(node, session, argv[1], argv[4:4 + count], True, options, timeout)
+        return
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
     jobs: list[Job] = []
     for i in range(4, 4 + count):
@@ -90,6 +109,15 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         if options.replicate > 1:
             replicate.start_async(node, job)
         write_added(out, job)
+
+
+def settle(node: Node, options: AddOptions) -> bool:
+    """Check options together, and fill in what was not said; whether the home of a key does the rest (keyed.py)."""
+    options.settle_words(node)
+    if keyed.is_keyed(options):
+        return True
+    options.settle_copies(node)
+    return False
 
 
 def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:
@@ -222,9 +250,10 @@ def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is None:
-            if len(node.peers) > 1 or node.is_joining:
-                acks.ack_unknown(node, argv[i])
+            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, argv[i]):
+                history.acked_unknown(node, argv[i], session)
         elif job.state != ACKED:
+            history.acked(node, job, session)
             node.end(job)
             count += 1
     write_int(node.out, count)
@@ -237,6 +266,8 @@ def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
+            if job.state != ACKED:
+                history.acked(node, job, session)
             acks.fast(node, job)
             count += 1
         else:
@@ -253,7 +284,8 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None:
-            if not node.abandon_adding(job):
+            if not replicate.abandon(node, job):
+                history.deleted(node, job, b"deleted")
                 acks.forget(node, job)
             count += 1
     write_int(node.out, count)
@@ -266,6 +298,7 @@ def nack(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None and node.may_requeue(job):
+            history.nacked(node, job, session)
             job.nacks += 1
             node.queue_again(job)
             count += 1
@@ -293,6 +326,7 @@ def dequeue(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None and job.state == QUEUED:
+            history.dequeued(node, job, session)
             node.dequeue(job)
             count += 1
     write_int(node.out, count)
@@ -319,6 +353,7 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
             node.lease(job, max(retry * 1000, job.qtime - node.now))  # a longer delay stays as it is
             if job.flags & HANDED_OUT:
                 records.handout(node, job, job.qtime - node.now)
+                history.extended(node, job, session, job.qtime - node.now)
         if job.state == ACTIVE and job.holders != MY_BIT:
             job.responsible = ME
             requeue.tell_working(node, job, job.qtime - node.now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.commands import clients, cluster, diagnose, info, jobs, queues, scan, server
+from holdfast.core.commands import clients, cluster, diagnose, info, jobs, queues, scan, server, settings
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Command:
 ADD_OPTIONS: Final = (
     "[REPLICATE n|all] [SYNC n] [DELAY s | AT unix-s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC] "
     "[TENANT name] [DOMAIN name] [GROUP name [ONFAIL hold|skip]] "
-    "[UNIQUE key [UNTIL done|started] [WINDOW s] [ONDUP existing|replace|reject]] "
+    "[UNIQUE key [UNTIL done|started] [WINDOW s] [ONDUP existing|replace|reject] [SAYDUP]] "
     "[ATTEMPTS n] [BACKOFF s[:most]] [BATCH name INDEX n] [PARENT id] [HEADERS n name value ...]"
 )
 
@@ -75,9 +75,14 @@ COMMANDS: Final = [
     Command("QSTAT", 2, "r", QUEUES, "queue", "Figures of a queue.", queues.qstat),
     Command("QSCAN", -1, "r", QUEUES, "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]",
             "List queues page by page.", scan.qscan),
-    Command("PAUSE", -3, "w", QUEUES, "queue none|in|out|all|state|bcast ...", "Pause a queue.", queues.pause),
-    Command("QUEUE", -3, "w", QUEUES, "SET queue name value [name value ...] | GET queue [name ...]",
-            "Settings of a queue.", queues.queue),
+    Command("PAUSE", -3, "w", QUEUES, "queue none|in|out|all|state|bcast ... [FOR s]", "Pause a queue.", queues.pause),
+    Command("QUEUE", -3, "w", QUEUES, "SET queue name value [name value ...] | GET queue [name ...] [WITHSTAMP]",
+            "Settings of a queue.", settings.queue),
+    Command("DOMAIN", -2, "w", QUEUES,
+            "SET name [RATE n/s|n/m|n/h|n/d|none] [BURST n] [CONCURRENCY n] [ADAPT yes|no] | GET name | "
+            "LIST [CURSOR c] [COUNT n] | DEL name", "Limits of domains.", settings.domain),
+    Command("TENANT", -3, "w", QUEUES, "SET queue tenant weight | LIST queue", "Shares of tenants in a queue.",
+            settings.tenant),
     Command("QFLUSH", 2, "w", QUEUES, "queue", "Delete all jobs of a queue.", queues.qflush),
     Command("HELLO", -1, "ro", CLUSTER, "[2|3 [AUTH user password] [SETNAME name]]",
             "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),

@@ -1,0 +1,99 @@
+"""Who may come in, and by which door: users and their secrets, certificates, the port that speaks TLS.
+
+A part of the server, kept apart from it since most nodes have none of this. It is made with the settings, opens
+its port when the node begins to listen, and answers the node's VERIFY requests.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core import users
+from holdfast.core.commands.clients import logged_in
+from holdfast.core.session import Session
+from holdfast.shell import tls
+from holdfast.shell.logins import Logins
+from holdfast.shell.settings import SettingsError
+
+if TYPE_CHECKING:
+    from holdfast.shell.server import Server
+
+log = logging.getLogger("holdfast")
+
+
+class Guard:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.config = server.config
+        self.logins: Logins | None = None
+        self.listener: asyncio.Server | None = None
+        path = self.config.text("users-file")
+        if path:
+            self.logins = Logins(Path(path), self.answer)
+            users.set_users(server.node, self.logins.users)
+        self.to_nodes: ssl.SSLContext | None = None
+        self.from_nodes: ssl.SSLContext | None = None
+        if self.config.is_on("tls-cluster"):
+            self.to_nodes = tls.context(self.config, False, "yes")
+            self.from_nodes = tls.context(self.config, True, "yes")
+
+    def is_strict(self) -> bool:
+        """Whether nobody gets in who has not said who it is."""
+        must_show = self.config.number("tls-port") > 0 and self.config.text("tls-auth-clients") == "yes"
+        return users.are_asked_for(self.server.node) or (must_show and not self.config.text("bind"))
+
+    async def open(self) -> None:
+        """Listen for those who speak TLS."""
+        port = self.config.number("tls-port")
+        if port == 0:
+            return
+        made = tls.context(self.config, True, self.config.text("tls-auth-clients"))
+        hosts = [address.strip("[]") for address in self.config.text("bind").split()]
+        hard = int(self.config.text("client-output-buffer-limit").split()[1])
+        try:
+            self.listener = await asyncio.get_running_loop().create_server(
+                lambda: tls.Client(self.server.sockets, self.server.note_wake, self.known, hard), hosts, port, ssl=made
+            )
+        except OSError as error:
+            raise SettingsError(f"cannot listen for TLS on port {port}: {error.strerror or error}") from None
+        log.info("TLS for clients on port %d", port)
+
+    def verify(self, session: Session, argument: bytes) -> None:
+        """The node wants to know whether a secret is right."""
+        name, _, secret = argument.partition(b"\0")
+        if self.logins is not None:
+            self.logins.check(session, session.address, name, secret)
+
+    def answer(self, session: object, name: bytes, is_right: bool) -> None:
+        assert isinstance(session, Session)
+        if not is_right:
+            log.warning("a login as '%s' from %s was wrong", name.decode("ascii", "replace"), session.address)
+        if session.number in self.server.node.sessions:
+            logged_in(self.server.node, session, name, is_right)
+            self.server.note_wake(self.server.sockets.turn())
+
+    def known(self, session: Any, name: str) -> None:
+        """A client has shown a certificate with that name on it, signed by those we trust."""
+        user = self.server.node.users.get(name.encode("utf-8", "surrogateescape"))
+        if user is not None:
+            users.become(session, user)
+
+    def reload(self) -> None:
+        """SIGHUP: the users may be others now."""
+        if self.logins is None:
+            return
+        try:
+            self.logins.reload()
+            users.set_users(self.server.node, self.logins.users)
+            log.info("users reloaded: %d", len(self.logins.users))
+        except SettingsError as error:
+            log.error("users not reloaded: %s", error)
+
+    async def close(self) -> None:
+        if self.listener is not None:
+            self.listener.close()
+        if self.logins is not None:
+            self.logins.close()
