@@ -116,6 +116,10 @@ SETTINGS: Final = [
     Setting("journal-handouts", CHOICE, "all",
             "Which hand-outs are kept: of all jobs, so that a restart does not double what is out, or only of "
             "those that must not be handed out twice (at-most-once).", choices=("all", "at-most-once")),
+    Setting("history", SWITCH, "no",
+            "Write down what happens to every job, for HISTORY READ; it takes a dir."),
+    Setting("history-max-bytes", SIZE, str(limits.GIB), "Of history at most so much is kept.", low=limits.MIB),
+    Setting("history-days", NUMBER, "7", "And for so many days; 0: for ever.", high=36_500),
     Setting("requeue-on-load", SWITCH, "yes",
             "Queue at a start what was queued before; if not, it comes back after its retry time."),
     Setting("aof-enqueue-jobs-once", SWITCH, "no",

@@ -85,6 +85,7 @@ WRONG_PASS: Final = b"WRONGPASS invalid username-password pair or user is disabl
 NO_PERM: Final = b"NOPERM this user has no permission to run that"
 NO_PROTO: Final = b"NOPROTO unsupported protocol version"
 BAD_CURSOR: Final = b"ERR invalid cursor or option name"
+HISTORY_CURSOR: Final = b"BADCURSOR that is no cursor: HISTORY READ gives them, first and last are two more"
 BAD_STATE: Final = b"ERR Invalid job state name"
 BAD_REPLY_TYPE: Final = b"ERR Invalid REPLY type, try ID or ALL"
 NO_CONFIG_FILE: Final = b"ERR The server is running without a config file"

@@ -93,6 +93,10 @@ SCAN_STEPS_PER_ITEM: Final = 10
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
 
+HISTORY_COUNT_DEFAULT: Final = 1000
+HISTORY_COUNT_MAX: Final = 100_000
+"""Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""
+
 RATE_MAX: Final = 1_000_000
 """Of a rate, per whatever unit: more than a node hands out in a second."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.commands import clients, cluster, diagnose, info, jobs, queues, scan, server, settings
+from holdfast.core.commands import clients, cluster, diagnose, history, info, jobs, queues, scan, server, settings
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ COMMANDS: Final = [
     Command("DEBUG", -2, "a", NODE,
             "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
             "STRUCTSIZE", "Things for tests; only with the setting enable-debug.", server.debug),
+    Command("HISTORY", -2, "r", DIAGNOSIS,
+            "READ cursor|first|last [COUNT n] [BLOCK ms] [UNTIL cursor] | SEEK cursor|first n | AT unix-ms | INFO",
+            "What happened to jobs.", history.history),
     Command("SLOWLOG", -2, "r", DIAGNOSIS, "GET [count] | LEN | RESET", "Commands that were slow.",
             diagnose.slowlog),
     Command("LATENCY", -2, "al", DIAGNOSIS, "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
