@@ -25,7 +25,7 @@ from .values import Delivery, Explanation, JobView, Peeked, Waited
 T = TypeVar("T")
 Undo: TypeAlias = "Callable[[Reply], Argv | None]"
 Cancelled: TypeAlias = Literal["cancelled", "asked", "unknown"]
-Kept: TypeAlias = Literal["ok", "cancelled", "lost"]
+Kept: TypeAlias = Literal["ok", "cancelled", "lost", "unknown"]
 
 TAKE_COUNT: Final = 100
 """Jobs per `take` unless the caller says otherwise: enough to share a round trip, few enough to lease."""
@@ -119,7 +119,7 @@ def give_back(reply: Reply) -> Argv | None:
         ids = [job.id for job in values.deliveries(reply)]
     except Error:
         return None  # An error reply: no job was handed out.
-    return ["NACK", *ids] if ids else None
+    return ["RELEASE", *ids] if ids else None
 
 
 def done(jobs: Sequence[Held], result: Body | None = None) -> list[Ask[int]]:
@@ -174,7 +174,7 @@ def extend(job: Held, seconds: float | None = None) -> Ask[float]:
 
 
 def keep(jobs: Sequence[Held], seconds: float) -> Ask[list[Kept]]:
-    """KEEPALIVE → for each job: ok, cancelled or lost."""
+    """KEEPALIVE → for each job: ok, cancelled, lost, or unknown: the node that gave it cannot be asked now."""
     argv: list[Arg] = ["KEEPALIVE", checks.rounded_up("seconds", seconds, 1000)]
     for job in jobs:
         argv += (job.id, job.token)
@@ -183,8 +183,8 @@ def keep(jobs: Sequence[Held], seconds: float) -> Ask[list[Kept]]:
 
 
 def _kept(reply: Reply) -> list[Kept]:
-    known: dict[bytes, Kept] = {b"ok": "ok", b"cancelled": "cancelled"}
-    return [known.get(values.data(each), "lost") for each in values.items(reply)]
+    known: dict[bytes, Kept] = {b"ok": "ok", b"cancelled": "cancelled", b"lost": "lost"}
+    return [known.get(values.data(each), "unknown") for each in values.items(reply)]
 
 
 def progress(job: Held, fraction: float, text: str = "") -> Ask[bool]:

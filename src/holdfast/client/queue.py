@@ -162,7 +162,7 @@ class Queue(Admin):
         return kept(one, self._ask(asks.keep([one], seconds)), seconds)
 
     def keep(self, jobs: Sequence[Job], seconds: float) -> list[Kept]:
-        """Extend many leases in one call. For each: "ok", "cancelled" (please stop) or "lost"."""
+        """Extend many leases in one call. For each: "ok", "cancelled" (please stop), "lost" or "unknown"."""
         return self._ask(asks.keep(held(jobs), seconds)) if jobs else []
 
     def progress(self, job: Job, fraction: float, text: str = "") -> bool:

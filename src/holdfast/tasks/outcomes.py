@@ -81,7 +81,7 @@ def of_exception(error: BaseException) -> Outcome:
     if isinstance(error, Snooze):
         return Outcome("released", after=error.seconds, exception=error)
     if isinstance(error, Cancelled):
-        return Outcome("dead", error="cancelled", exception=error)
+        return Outcome("released", exception=error)  # A job that was called off ends when it comes back.
     if isinstance(error, Exception | TimeLimit):
         return Outcome("failed", error=said(error), exception=error)
     return Outcome("released", exception=error)  # Ctrl-C, SystemExit: it is us who are stopped.

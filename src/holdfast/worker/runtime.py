@@ -113,7 +113,9 @@ class Worker:
         if with_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
-        queue: Queue = self._own_queue or await asyncio.to_thread(self._open)
+        queue = self._own_queue
+        if queue is None:
+            queue = await asyncio.to_thread(self._open)
         health: HealthPort | None = None
         try:
             self._start(queue)
@@ -197,7 +199,7 @@ class Worker:
                 with contextlib.suppress(ValueError):
                     self.hands.for_threads.remove(job)
                 assert self._teller is not None
-                self._teller.tell(job, Outcome("dropped") if job.is_lost else Outcome("dead", error="cancelled"))
+                self._teller.tell(job, Outcome("dropped" if job.is_lost else "released"))
             return
         if job.task is not None and job.task.is_async and self._loop_slots is not None:
             self._loop_slots.interrupt(job)

@@ -188,7 +188,7 @@ class Teller(threading.Thread):
             kept = ask.answer(self._queue.channel.call(ask.argv, near=ask.near))
             self.heard = time.monotonic()
             for job, word in zip(some, kept, strict=True):
-                if word == "ok" or job.is_told:
+                if word in ("ok", "unknown") or job.is_told:
                     continue
                 if word == "lost":
                     log.warning("the lease of job %s was lost", job.id)

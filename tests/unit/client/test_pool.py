@@ -294,7 +294,7 @@ def test_closing_waits_until_a_cancelled_caller_has_given_its_job_back(stub: Stu
         with pytest.raises(asyncio.CancelledError):
             await task
         await pool.close()
-        assert stub.seen[1:] == [[b"NACK", b"ID9"]]
+        assert stub.seen[1:] == [[b"RELEASE", b"ID9"]]
 
     asyncio.run(main())
 

@@ -260,7 +260,7 @@ def test_an_error_reply_is_raised() -> None:
 
 
 def test_giving_back_reads_only_jobs() -> None:
-    assert asks.give_back(JOB) == ["NACK", "ID1"]
+    assert asks.give_back(JOB) == ["RELEASE", "ID1"]
     assert asks.give_back(None) is None
     assert asks.give_back(errors.Leaving("x")) is None
 
