@@ -1,8 +1,8 @@
 """Every way to a queue, and one way to test them all.
 
-A *door* is how a url of its kind is had for a test: see DOORS, one line each. A *face* is how a program holds the queue:
-sync or async. The tests are written once, as coroutines against `Face`; the sync face runs each call of a `Queue` in a
-thread, so the very same lines drive both.
+A *door* is how a url of its kind is had for a test: see DOORS, one line each. A *face* is how a program holds the
+queue: sync or async. The tests are written once, as coroutines against `Face`; the sync face runs each call of a
+`Queue` in a thread, so the very same lines drive both.
 
 To add a door: a context manager that gives a url, and a line in DOORS.
 """
@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import holdfast
 from tests.proc.harness import Node
+
+import holdfast
 
 
 @contextlib.contextmanager

@@ -127,7 +127,7 @@ class App:
         backoff: float | tuple[float, float] | None = None, timeout: float | None = None,
         unique: bool | Key = False, group: Key | None = None, domain: Key | None = None, tenant: Key | None = None,
         priority: int | None = None, cron: str = "", zone: str = "", ttl: float | None = None, raw: bool = False,
-        runs_in: Literal["thread", "process"] = "thread",
+        result: bool = False, runs_in: Literal["thread", "process"] = "thread",
     ) -> Decorator: ...
 
     def task(  # type: ignore[misc]  # the third has no function, and here it may be missing
@@ -135,7 +135,7 @@ class App:
         retries: int | None = -1, backoff: float | tuple[float, float] | None = None, timeout: float | None = None,
         unique: bool | Key = False, group: Key | None = None, domain: Key | None = None, tenant: Key | None = None,
         priority: int | None = None, cron: str = "", zone: str = "", ttl: float | None = None, raw: bool = False,
-        runs_in: Literal["thread", "process"] = "thread",
+        result: bool = False, runs_in: Literal["thread", "process"] = "thread",
     ) -> Any:
         """Make a task of a function.
 
@@ -150,6 +150,7 @@ class App:
         cron      add a job without arguments at these times; zone: in which time zone
         ttl       seconds until a job is dropped, done or not
         raw       its one argument is the body of the job, as bytes; it gets every job of its queue
+        result    True: that it is done is kept for `wait` even if it returns None
         runs_in   "process": in a process of its own, which a time limit or a cancel can end at any point
         """
         options: AddOptions = {}
@@ -173,7 +174,7 @@ class App:
             kind = AsyncTask if is_async else Task
             made: BaseTask[Any, Any] = kind(
                 self, function, name=found, queue=queue or self._default_queue, options=options, keys=keys,
-                unique=unique is True, timeout=timeout, is_async=is_async, is_raw=raw,
+                unique=unique is True, timeout=timeout, is_async=is_async, is_raw=raw, keeps_none=result,
                 runs_in_process=runs_in == "process", cron=cron, zone=zone,
             )
             self._register(made)

@@ -141,7 +141,7 @@ def run_sync(app: App, job: RunningJob, call: Callable[[RunningJob], Any] | None
         value = task.function(*job.args, **job.kwargs) if call is None else call(job)
         if asyncio.iscoroutine(value):
             raise TypeError(f"{task.name} returned a coroutine: declare it with async def")
-        outcome = Outcome("done", None if value is None else bodies.write_value(app.codec, value))
+        outcome = Outcome("done", result_of(app, task, value))
     except BaseException as error:
         outcome = of_exception(error)
     return after(app, job, outcome)
@@ -160,7 +160,7 @@ async def run_async(app: App, job: RunningJob) -> Outcome:
             value = await task.function(*job.args, **job.kwargs)
         else:
             value = await _within(task.timeout, task.function(*job.args, **job.kwargs))
-        outcome = Outcome("done", None if value is None else bodies.write_value(app.codec, value))
+        outcome = Outcome("done", result_of(app, task, value))
     except asyncio.CancelledError:
         if not (job.is_cancelled or job.is_lost):
             raise
@@ -168,6 +168,13 @@ async def run_async(app: App, job: RunningJob) -> Outcome:
     except BaseException as error:
         outcome = of_exception(error)
     return after(app, job, outcome)
+
+
+def result_of(app: App, task: AnyTask, value: Any) -> bytes | None:
+    """What is kept for those who wait; None: nothing."""
+    if value is None:
+        return b"" if task.keeps_none else None
+    return bodies.write_value(app.codec, value)
 
 
 async def _within(seconds: float, work: Any) -> Any:

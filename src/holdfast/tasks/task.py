@@ -57,6 +57,10 @@ class Added(Generic[R]):
             return cast(R, bodies.read_value(waited.result))
         if waited.state == "waiting":
             raise TimeoutError(f"job {self.id} is not done yet")
+        if waited.state == "unknown":
+            raise TaskFailed(
+                f"nobody knows job {self.id}: it ended and left no result (see result=True), or never was"
+            )
         words = waited.result.decode("utf-8", "replace") if waited.result else ""
         raise TaskFailed(f"job {self.id} is {waited.state} {words}".rstrip())
 
@@ -71,6 +75,7 @@ class AnyTask:
     timeout: float | None
     is_async: bool
     is_raw: bool
+    keeps_none: bool
     runs_in_process: bool
     cron: str
     zone: str
@@ -88,7 +93,7 @@ class BaseTask(AnyTask, Generic[P, R]):
     def __init__(
         self, app: App, function: Callable[P, Any], *, name: str, queue: str, options: AddOptions,
         keys: dict[str, Key], unique: bool, timeout: float | None, is_async: bool, is_raw: bool,
-        runs_in_process: bool, cron: str, zone: str,
+        keeps_none: bool, runs_in_process: bool, cron: str, zone: str,
     ) -> None:
         self.app = app
         self.function = function
@@ -97,6 +102,7 @@ class BaseTask(AnyTask, Generic[P, R]):
         self.timeout = timeout
         self.is_async = is_async
         self.is_raw = is_raw
+        self.keeps_none = keeps_none
         self.runs_in_process = runs_in_process
         self.cron = cron
         self.zone = zone

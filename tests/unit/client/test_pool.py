@@ -59,7 +59,12 @@ def test_acks_do_not_wait_behind_an_add(stub: Stub) -> None:
     """An add may have to wait for copies, and answers come in order: so they have a connection of their own."""
     stub.answer = lambda argv: SILENCE if argv[0] == b"ADDJOB" else b":1\r\n"
     pool = Pool([Target(port=stub.port)])
-    thread = threading.Thread(target=lambda: pytest.raises(errors.Closed, pool.call, ["ADDJOB", "q", "b", 5000], 5.0))
+
+    def add() -> None:
+        with pytest.raises(errors.Closed):
+            pool.call(["ADDJOB", "q", "b", 5000], 5.0)
+
+    thread = threading.Thread(target=add)
     thread.start()
     stub.wait_for(lambda s: b"ADDJOB" in s.names())
     assert pool.call(["ACKJOB", "x"]) == 1

@@ -6,7 +6,7 @@ The channel is a list of prepared answers, so these tests are about words and va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
