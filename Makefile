@@ -111,6 +111,10 @@ mutants: setup ## Take away each rule of the cluster in turn: some check must no
 proc: setup servers ## Real processes: signals, settings, limits, other people's clients
 	@$(PYTEST) $(PROC)
 
+.PHONY: test-pipeline
+test-pipeline: setup servers ## The data pipeline: protocols without Java, stages, real streams on Spark
+	@$(PYTEST) tests/pipeline
+
 .PHONY: fuzz
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build
@@ -149,9 +153,10 @@ show-journal: setup servers ## Every promise of the journal, run and judged in o
 # -- what is written by programs --------------------------------------------------------------------------
 
 .PHONY: docs
-docs: setup ## Write docs/reference from the tables in the code, and the figures in README.md
+docs: setup ## Write docs/reference from the tables in the code and the figures in README.md; build the site
 	@$(PY) -m tools.reference
 	@$(PY) -m tools.figures
+	@$(PY) -m tools.site build/site
 
 .PHONY: rewrite-scripts
 rewrite-scripts: setup ## Write the expected traces of the transcripts anew; read the diff before you commit

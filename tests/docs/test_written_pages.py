@@ -1,8 +1,10 @@
 """Pages that are written by programs are as the programs would write them now. If not: `make docs`."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tools import figures, reference
+from tools import figures, reference, site
 
 
 @pytest.mark.parametrize("name", reference.pages())
@@ -15,3 +17,9 @@ def test_a_page_of_the_reference_is_up_to_date(name: str) -> None:
 def test_the_figures_in_the_readme_are_those_of_the_last_result() -> None:
     text = figures.README.read_text("utf-8")
     assert figures.with_figures(text) == text, "run `make docs`"
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Links that lead nowhere, pages in no table of contents, headings out of order: each is a warning, and fails."""
+    site.build(tmp_path)
+    assert "first-queue" in (tmp_path / "index.html").read_text("utf-8")

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import links, peers, records, tombs
+from holdfast.core import gates, links, peers, records, tombs
 from holdfast.core.ids import id_seq
-from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, UNSURE, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 DONE: Final = 0
 ABORTED: Final = 1
 FLUSHED: Final = 2
+REPLACED: Final = 3  # another job with its unique key took its place
+MERGED: Final = 4  # the same job was added on two sides of a cut (unique.py)
+WHY_LAST: Final = 4
 
 # What GOTACK says.
 HOLDS: Final = 0
@@ -97,6 +100,8 @@ def mark(node: Node, job: Job, why: i64) -> None:
     node.free_body(job)
     records.ending(node, job, why)
     node.endings[job] = None
+    if job.flags & SPECIAL:
+        gates.ended(node, job, why)
 
 
 def ask_everybody_if_unsure(node: Node, job: Job) -> None:
@@ -225,7 +230,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     why = reader.u8()
     is_ack_only = reader.u8() != 0
     holders = links.read_mask(node, peer, reader)
-    if why > FLUSHED:
+    if why > WHY_LAST:
         raise BadFrame("an ending there is none of")
     tomb = node.tombs.get(jid)
     if tomb is not None:

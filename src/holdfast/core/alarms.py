@@ -11,11 +11,14 @@ stays within twice its useful size and the cost stays constant per alarm.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
 from holdfast.core.limits import NEVER
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
 
 SWEEP_AT_LEAST: Final = 1024
 
@@ -25,6 +28,13 @@ class Alarm:
 
     def __init__(self) -> None:
         self.wake: i64 = NEVER
+
+
+class Chore(Alarm):
+    """Something a node does from time to time, and says itself when next."""
+
+    def run(self, node: Node) -> None:
+        raise NotImplementedError
 
 
 class Alarms:

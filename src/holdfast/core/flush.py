@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, history, queues, records, replicate, waiting
+from holdfast.core import acks, errors, history, queues, records, replicate, unique, waiting
 from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from holdfast.core.queue import Queue
 
@@ -40,6 +40,7 @@ def flush_all(node: Node) -> None:
         node.forget(job)
     records.flush(node)
     node.endings.clear()
+    unique.forget_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

@@ -38,6 +38,7 @@ QUEUED_BEFORE: Final = 2  # it has been queued here at least once
 ASKING: Final = 4  # asked the other holders whether it may be queued; their time to answer is running
 ACK_ONLY: Final = 8  # an ack for a job this node has never seen
 MOVING: Final = 16  # given to another node, which has not yet said that it took it
+IN_LINE: Final = 256  # has a place in its group (groups.py)
 SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import history, records
+from holdfast.core import gates, history, records
 from holdfast.core.job import SPECIAL, Job, Lease
 from holdfast.core.limits import LEASE_BYTES
 from holdfast.core.reply import write_bulk, write_bulks, write_int
@@ -50,6 +50,7 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         node.account(LEASE_BYTES)
     if form & META:
         write_meta(node, out, job)
+    gates.handed_out(node, job)
     records.handout(node, job, ms)
     history.handed_out(node, job, session, ms)
     if job.retry > 0:

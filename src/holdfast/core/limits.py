@@ -127,6 +127,12 @@ and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes p
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
 
+GROUP_BYTES: Final = 900
+"""A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""
+
+TAKEN_BYTES: Final = 320
+"""A unique key that is taken: the object, the id of its job (81) and its place in the index."""
+
 LEASE_BYTES: Final = 112
 """A hand-out of which more is known than when it ends."""
 

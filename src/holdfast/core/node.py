@@ -39,6 +39,7 @@ from holdfast.core import (
     doubt,
     errors,
     federate,
+    gates,
     history,
     leases,
     links,
@@ -55,7 +56,7 @@ from holdfast.core import (
     views,
     waiting,
 )
-from holdfast.core.alarms import Alarm, Alarms
+from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
@@ -107,6 +108,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.unique import Taken, Windows
 from holdfast.core.views import View
 from holdfast.core.watch import Watch
 
@@ -178,6 +180,9 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.windows: Windows = Windows()
+        self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -340,6 +345,8 @@ class Node:
                 queues.forget_if_idle(self, alarm)
             elif isinstance(alarm, View):
                 views.finish(self, alarm)
+            elif isinstance(alarm, Chore):
+                alarm.run(self)
             elif alarm is self.beat:
                 chores.beat(self)
             elif alarm is self.calls:
@@ -524,7 +531,7 @@ class Node:
             memory.evict(self, cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
-        size: i64 = 0 if queue is None else queue.size + queue.adding
+        size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
@@ -537,6 +544,8 @@ class Node:
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
+        if job.flags & SPECIAL and gates.holds(self, job):
+            return
         if self.is_telling:
             history.queued(self, job)
         job.flags |= QUEUED_BEFORE
@@ -713,6 +722,7 @@ class Node:
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
         if job.flags & SPECIAL:
+            gates.ended(self, job, -1)
             self.account(-special_cost(job))
 
     def wake_page(self, page: Page) -> None:

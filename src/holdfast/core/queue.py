@@ -16,6 +16,7 @@ from holdfast.core.lane import Lane
 from holdfast.core.limits import PRIORITY_DEFAULT
 
 if TYPE_CHECKING:
+    from holdfast.core.groups import Group
     from holdfast.core.session import Session
 
 PAUSE_IN: Final = 1
@@ -63,6 +64,8 @@ class Queue(Alarm):
         self.rate_out: i64 = 0
         self.asked_for: i64 = 0  # jobs that those who wait would take together
         self.waiting: OrderedDict[int, Session] = OrderedDict()  # by session number, first come first served
+        self.groups: dict[bytes, Group] = {}  # those that have jobs here
+        self.lined: i64 = 0  # jobs that stand in line in a group, behind the one whose turn it is
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first
 

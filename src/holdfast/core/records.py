@@ -49,6 +49,7 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
+KEY: Final = 40
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -367,6 +368,17 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
+    """A unique key that is taken for so long, by a job that has ended."""
+    if not node.is_recording:
+        return
+    out = begin(node, KEY)
+    out.write(jid)
+    bus.write_i64(out, ms)
+    bus.write_name(out, key)
     end(node)
 
 

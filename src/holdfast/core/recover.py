@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import acks, doubt, flush, membership, queues, replicate, requeue, tombs
+from holdfast.core import acks, doubt, flush, groups, membership, queues, replicate, requeue, tombs, unique
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
 from holdfast.core.more import read
@@ -31,6 +31,7 @@ from holdfast.core.records import (
     ID_BYTES,
     JOB,
     JOB_FIXED,
+    KEY,
     MEMBER,
     NODE,
     QUEUE,
@@ -106,6 +107,10 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == KEY:
+            jid = reader.text(bus.ID)
+            ms = reader.long() - passed
+            unique.load_key(self.node, reader.name(), jid, ms)
         elif kind == FLUSH:
             self.moves.clear()
             flush.flush_all(self.node)
@@ -307,6 +312,20 @@ class Loading:
             job.responsible = ME
             job.qtime = 0
 
+    def index_keys(self, jobs: list[Job]) -> None:
+        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
+        node = self.node
+        lined: list[Job] = []
+        for job in jobs:
+            more = job.more
+            if more is None or job.state != ACTIVE:
+                continue
+            if more.unique:
+                unique.index(node, job)
+            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
+                lined.append(job)
+        groups.rejoin(node, lined)
+
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
@@ -318,7 +337,9 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
-        for job in node.all_jobs():
+        jobs = node.all_jobs()
+        self.index_keys(jobs)
+        for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
             elif job.state != ACTIVE or job.flags & IN_DOUBT:

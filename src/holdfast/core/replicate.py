@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, history, home, links, peers, records, requeue, tombs, waiting
+from holdfast.core import acks, errors, gates, history, home, links, peers, records, requeue, tombs, waiting
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
@@ -79,9 +79,19 @@ def start(
 ) -> None:
     """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
-    slot.jobs = jobs
     session.slots.append(slot)
     deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
+    begin(node, session, slot, jobs, deadline, is_batch, wanted, is_external, is_default)
+    if session.blocked != FOR_COPIES:
+        waiting.block(node, session, FOR_COPIES)
+
+
+def begin(
+    node: Node, session: Session | None, slot: Slot, jobs: list[Job], deadline: i64, is_batch: bool, wanted: i64,
+    is_external: bool, is_default: bool,
+) -> None:
+    """The same for a reply that has its place already."""
+    slot.jobs = jobs
     batch = Batch(jobs) if is_batch else None
     for job in jobs:
         task = Adding(session, slot, deadline, wanted)
@@ -95,8 +105,6 @@ def start(
         job.queue.adding += 1
         ask(node, job, i64(job.replicate) if is_external else i64(job.replicate) - 1)
         node.wake_at(job, node.now + ONE_MORE_MS)
-    if session.blocked != FOR_COPIES:
-        waiting.block(node, session, FOR_COPIES)
 
 
 def start_async(node: Node, job: Job) -> None:
@@ -384,23 +392,25 @@ def accept(node: Node, job: Job, task: Adding) -> None:
         node.filling[job] = None
     batch = task.batch
     if batch is None:
-        reply = BytesWriter()
-        reply.append(43)
-        write_job_id(reply, job)
-        reply.write(b"\r\n")
+        reply = added_text(node.id_text(job), task.slot.says)
         begin_accepted(node, job, task)
-        node.fill_slot(task.session, task.slot, reply.getvalue())
+        node.fill_slot(task.session, task.slot, reply)
         return
     batch.left -= 1
     job.qtime = 0
     if batch.left == 0:
-        reply = BytesWriter()
-        reply.write(b"*%d\r\n" % len(batch.jobs))
+        replies = BytesWriter()
+        replies.write(b"*%d\r\n" % len(batch.jobs))
         for each in batch.jobs:
-            reply.write(b"+" + node.id_text(each) + b"\r\n")
+            replies.write(b"+" + node.id_text(each) + b"\r\n")
             if each.state == WAIT_REPL:
                 begin_accepted(node, each, task)
-        node.fill_slot(task.session, task.slot, reply.getvalue())
+        node.fill_slot(task.session, task.slot, replies.getvalue())
+
+
+def added_text(jid: bytes, says: bytes) -> bytes:
+    """The reply to ADDJOB: the id as a simple string; with SAYDUP also what became of the unique key."""
+    return b"*2\r\n$48\r\n%b\r\n$%d\r\n%b\r\n" % (jid, len(says), says) if says else b"+%b\r\n" % jid
 
 
 def begin_accepted(node: Node, job: Job, task: Adding) -> None:
@@ -413,6 +423,8 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.qtime = 0
     records.job(node, job)
     begin_life(node, job)
+    if job.flags & SPECIAL:
+        gates.accepted(node, job)
 
 
 def hand_over(node: Node, job: Job, confirmed: i64) -> None:

@@ -39,6 +39,7 @@ class Slot:
     def __init__(self, reply: bytes | None = None) -> None:
         self.reply: bytes | None = reply
         self.jobs: list[Job] = []  # what the command wants to add
+        self.says: bytes = b""  # what became of its unique key, where the producer wants to know
 
 
 class Session(Alarm):

@@ -88,6 +88,9 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        for key, taken in node.taken.items():
+            if taken.job is None and taken.until > node.now:
+                records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
                 if job.state == ACTIVE:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core import more as mores
-from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, KEY_BYTES_MAX, TRIES_KEPT
+from holdfast.core import unique
+from holdfast.core.limits import BODY_BYTES_EXTRA, GROUP_BYTES, JOB_BYTES, KEY_BYTES_MAX, TAKEN_BYTES, TRIES_KEPT
 from holdfast.core.more import More, Try
 from holdfast.core.step import Tick, step
 from holdfast.wire.bus import BadFrame
@@ -100,8 +101,10 @@ def test_what_a_client_asks_for_is_kept_through_a_restart_and_accounted() -> Non
     bench.do("ADDJOB", "q", "body", "0")
     plain = bench.node.used - used
     bench.do("ADDJOB", "q", "body", "0")
-    bench.do("ADDJOB", "q", "body", "0", *OPTIONS)
-    assert bench.node.used - used - plain == 2 * (JOB_BYTES + BODY_BYTES_EXTRA + 4) + more.cost()
+    jid = (bench.do("ADDJOB", "q", "body", "0", *OPTIONS, "UNIQUE", "v") or b"")[1:-2]  # u has its window still
+    key = unique.key_of(b"q", more)
+    keys = GROUP_BYTES + len(b"g") + TAKEN_BYTES + 2 * len(key)
+    assert bench.node.used - used - plain == 2 * (JOB_BYTES + BODY_BYTES_EXTRA + 4) + more.cost() + keys
 
 
 @pytest.mark.parametrize("options", [

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, federate, history, leases, peers, queues, records, replicate, requeue, waiting
+from holdfast.core import (
+    acks,
+    errors,
+    federate,
+    history,
+    keyed,
+    leases,
+    peers,
+    queues,
+    records,
+    replicate,
+    requeue,
+    waiting,
+)
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
@@ -41,9 +54,12 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4)
     timeout = timeout_ms(argv[3])
-    options.settle(node)
+    is_keyed = settle(node, options)
     check_body(node, argv[2])
     check_queue_name(argv[1])
+    if is_keyed:
+        keyed.begin(node, session, argv[1], [argv[2]], False, options, timeout)
+        return
     job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
     if options.waits():
         replicate.start(
@@ -69,12 +85,15 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4 + count)
     timeout = timeout_ms(argv[2])
-    options.settle(node)
+    is_keyed = settle(node, options)
     body_bytes: i64 = 0
     for i in range(4, 4 + count):
         check_body(node, argv[i])
         body_bytes += len(argv[i])
     check_queue_name(argv[1])
+    if is_keyed:
+        keyed.begin(node, session, argv[1], argv[4:4 + count], True, options, timeout)
+        return
     queue = node.admit(argv[1], count, body_bytes, options.maxlen)
     jobs: list[Job] = []
     for i in range(4, 4 + count):
@@ -90,6 +109,15 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         if options.replicate > 1:
             replicate.start_async(node, job)
         write_added(out, job)
+
+
+def settle(node: Node, options: AddOptions) -> bool:
+    """Check options together, and fill in what was not said; whether the home of a key does the rest (keyed.py)."""
+    options.settle_words(node)
+    if keyed.is_keyed(options):
+        return True
+    options.settle_copies(node)
+    return False
 
 
 def create(node: Node, queue: Queue, body: bytes, options: AddOptions) -> Job:

@@ -54,14 +54,18 @@ class AddOptions:
         self.is_default: bool = False  # as many copies as can be had
         self.at: i64 = 0  # unix seconds
         self.ondup: i64 = -1
+        self.says: bool = False  # the reply says what became of the unique key
         self.more: More | None = None
 
     def read(self, argv: list[bytes], i: int) -> None:
         """Options from argv[i] on, in any order; the last of a kind wins."""
         while i < len(argv):
             option = argv[i].upper()
-            if option == b"ASYNC":
-                self.is_async = True
+            if option == b"ASYNC" or option == b"SAYDUP":
+                if option == b"ASYNC":
+                    self.is_async = True
+                else:
+                    self.says = True
                 i += 1
                 continue
             if option == b"REPLICATE":
@@ -157,18 +161,18 @@ class AddOptions:
         """Words that mean something only beside another."""
         more = self.more
         if more is None:
-            if self.ondup >= 0:
+            if self.ondup >= 0 or self.says:
                 raise BadRequest(errors.UNIQUE_MISSING)
             return
         if more.skips and not more.group:
             raise BadRequest(b"ERR ONFAIL goes with GROUP")
-        if not more.unique and (self.ondup >= 0 or more.window > 0 or more.until != UNTIL_DONE):
+        if not more.unique and (self.ondup >= 0 or self.says or more.window > 0 or more.until != UNTIL_DONE):
             raise BadRequest(errors.UNIQUE_MISSING)
         if (more.batch == b"") != (more.index == 0):
             raise BadRequest(b"ERR BATCH and INDEX go together")
 
-    def settle(self, node: Node) -> None:
-        """Defaults that depend on other options, and options that do not go together."""
+    def settle_words(self, node: Node) -> None:
+        """Options that do not go together, and defaults that are the same at every node."""
         self.settle_more()
         if self.at > 0:
             if self.delay > 0:
@@ -178,6 +182,9 @@ class AddOptions:
                 raise BadRequest(errors.AT_RANGE)
         if self.retry < 0:
             self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
+
+    def settle_copies(self, node: Node) -> None:
+        """How many copies there will be depends on who is there."""
         reachable = peers.reachable(node)
         needed: i64 = 0  # copies that must be had now; by default those that can be
         if self.replicate == ALL_NODES:

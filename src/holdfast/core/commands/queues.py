@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def qlen(node: Node, session: Session, argv: list[bytes]) -> None:
-    """How many jobs are queued in a queue at this node."""
+    """How many jobs are queued in a queue at this node, those that stand in line in a group among them."""
     queue = node.queues.get(argv[1])
-    write_int(node.out, 0 if queue is None else queue.size)
+    write_int(node.out, 0 if queue is None else queue.size + queue.lined)
 
 
 def qpeek(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -51,7 +51,7 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_array(out, 20)
     write_bulk(out, b"name")
     write_bulk(out, queue.name)
-    write_named(out, b"len", queue.size)
+    write_named(out, b"len", queue.size + queue.lined)
     write_named(out, b"age", (node.now - queue.created) // 1000)
     write_named(out, b"idle", (node.now - queue.used) // 1000)
     write_named(out, b"blocked", len(queue.waiting))

@@ -1,0 +1,187 @@
+"""Adding a job that has a group or a unique key: at the home of its key.
+
+An `Add` is such an ADDJOB from its words to its reply. The id is drawn at the node that was asked; then the home of
+the key does the rest: it asks whether the key is free (unique.py), gives the job its place in its group (groups.py),
+makes it, and has it replicated like any other.
+
+The reply may have to wait, for copies, for the fate of another job, or for another node; then it has a slot
+among the replies of its session, so that a producer may send many without waiting.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i16, i32, i64
+
+from holdfast.core import gates, groups, history, records, replicate, unique, waiting
+from holdfast.core.commands.options import AddOptions
+from holdfast.core.errors import BadRequest, CommandError
+from holdfast.core.ids import ttl_minutes, write_id
+from holdfast.core.job import ACTIVE, SPECIAL, Job
+from holdfast.core.queue import Queue
+from holdfast.core.session import FOR_COPIES, Session, Slot
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+class Add:
+    def __init__(
+        self, session: Session | None, queue: bytes, bodies: list[bytes], is_many: bool, options: AddOptions, now: i64,
+        until: i64,
+    ) -> None:
+        self.session: Session | None = session
+        self.slot: Slot | None = None  # the place of its reply, once that has to wait
+        self.queue: bytes = queue
+        self.bodies: list[bytes] = bodies
+        self.is_many: bool = is_many
+        self.options: AddOptions = options
+        self.asked: i64 = now  # when the producer asked
+        self.until: i64 = until  # how long it waits; 0: for ever
+        self.replicate: i64 = options.replicate  # as asked for; what that means depends on who is there
+        self.sync: i64 = options.sync
+        self.prefix: bytes = b""  # of the ids
+        self.seqs: list[int] = []
+        self.rnds: list[int] = []
+
+
+def is_keyed(options: AddOptions) -> bool:
+    more = options.more
+    return more is not None and (more.group != b"" or more.unique != b"")
+
+
+def begin(
+    node: Node, session: Session, queue: bytes, bodies: list[bytes], is_many: bool, options: AddOptions,
+    timeout_ms: i64,
+) -> None:
+    """ADDJOB and ADDJOBS of jobs with keys."""
+    more = options.more
+    assert more is not None
+    if is_many and more.unique:
+        raise BadRequest(b"ERR UNIQUE is for one job at a time: use ADDJOB")
+    add = Add(session, queue, bodies, is_many, options, node.now, node.now + timeout_ms if timeout_ms > 0 else 0)
+    draw(node, add)
+    try_here(node, add)
+
+
+def draw(node: Node, add: Add) -> None:
+    """The ids: they stay the same, whoever makes the jobs."""
+    add.prefix = node.own.prefix
+    for _ in add.bodies:
+        node.seq += 1
+        add.seqs.append(int(node.seq))
+        add.rnds.append(int(node.random.next()))
+
+
+def perform(node: Node, add: Add) -> None:
+    """Do it here, or tell why not: for those whose producer is not there to be told by an exception."""
+    try:
+        try_here(node, add)
+    except CommandError as error:
+        refuse(node, add, error.text)
+
+
+def try_here(node: Node, add: Add) -> None:
+    options = add.options
+    more = options.more
+    assert more is not None
+    if more.unique and unique.meet(node, add):
+        return
+    options.replicate, options.sync, options.is_default = add.replicate, add.sync, False
+    options.settle_copies(node)
+    options.is_external = False  # its copy is at its home
+    size: i64 = 0
+    for body in add.bodies:
+        size += len(body)
+    queue = node.admit(add.queue, len(add.bodies), size + more.cost() * len(add.bodies), options.maxlen)
+    jobs = [make(node, queue, add, i) for i in range(len(add.bodies))]
+    became = unique.take(node, jobs[0]) if more.unique else unique.ADDED
+    if options.waits():
+        slot = wait(node, add)
+        if options.says:
+            slot.says = became
+        replicate.begin(
+            node, add.session, slot, jobs, add.until, add.is_many, options.sync, False, options.is_default
+        )
+        return
+    for job in jobs:
+        job.state = ACTIVE
+        records.job(node, job)
+        history.added(node, job)
+        replicate.begin_life(node, job)
+        gates.accepted(node, job)
+        if options.replicate > 1:
+            replicate.start_async(node, job)
+    if add.is_many:
+        reply(node, add, b"*%d\r\n" % len(jobs) + b"".join([b"+%b\r\n" % id_text(add, i) for i in range(len(jobs))]))
+    else:
+        answer(node, add, id_text(add, 0), became)
+
+
+def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
+    """One of the jobs: made here, now, under an id that was drawn before."""
+    options = add.options
+    ctime = node.now * 1_000_000
+    if ctime <= node.last_ctime:
+        ctime = node.last_ctime + 1
+    node.last_ctime = ctime
+    expire = add.asked + options.ttl * 1000
+    job = Job(
+        add.seqs[i], add.rnds[i], node.origin(add.prefix), queue, add.bodies[i], ctime, expire, minutes_of(add)
+    )
+    job.retry = i32(options.retry)
+    job.delay = i32(options.delay)
+    job.priority = i16(options.priority)
+    job.replicate = i32(options.replicate)
+    more = options.more
+    assert more is not None
+    if i > 0:
+        more = more.copy()  # each job has its own
+    job.more = more
+    job.flags |= SPECIAL
+    node.keep(job)
+    if more.group:
+        more.order = groups.next_order(node)
+        if options.delay == 0:
+            groups.join(node, job)
+    return job
+
+
+def minutes_of(add: Add) -> i64:
+    return ttl_minutes(add.options.ttl, add.options.retry)
+
+
+def id_text(add: Add, i: i64) -> bytes:
+    text = BytesWriter()
+    write_id(text, add.prefix, add.seqs[i], add.rnds[i], minutes_of(add))
+    return text.getvalue()
+
+
+def wait(node: Node, add: Add) -> Slot:
+    """The reply comes later: it gets its place now."""
+    slot = add.slot
+    if slot is None:
+        slot = Slot()
+        add.slot = slot
+        session = add.session
+        assert session is not None
+        session.slots.append(slot)
+        if session.blocked != FOR_COPIES:
+            waiting.block(node, session, FOR_COPIES)
+    return slot
+
+
+def answer(node: Node, add: Add, jid: bytes, became: bytes) -> None:
+    reply(node, add, replicate.added_text(jid, became if add.options.says else b""))
+
+
+def refuse(node: Node, add: Add, error: bytes) -> None:
+    reply(node, add, b"-%b\r\n" % error)
+
+
+def reply(node: Node, add: Add, data: bytes) -> None:
+    if add.slot is None:
+        node.out.write(data)
+    else:
+        node.fill_slot(add.session, add.slot, data)

@@ -1,0 +1,109 @@
+"""From bronze to gold: replayed, late, in pieces, interrupted. The answer is always that of all events at once."""
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from by_hand import source_rows
+
+from holdfast.pipeline import refresh as edge
+from holdfast.pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST = """
+    10:00:00 added  a tenant=acme
+    10:00:01 handed a worker=w1
+    23:59:50 added  b
+    23:59:58 added  c
+"""
+SECOND = """
+    2026-03-02T00:00:05 handed b worker=w1
+    2026-03-02T00:00:06 acked  b
+    2026-03-02T00:01:00 nacked a error=boom_1
+    2026-03-02T00:02:00 handed a worker=w2 attempt=2
+    2026-03-02T00:03:00 acked  a
+"""
+LATE = """
+    10:00:00 added  z queue=other
+    10:30:00 acked  z queue=other
+    09:00:00 queued a
+"""
+
+
+def content(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
+    """All of silver and gold, in an order of its own."""
+    names = ("silver/events", "silver/jobs", *edge.GOLD)
+    return {
+        name: sorted((tuple(row.items()) for row in lake.table(name).to_arrow().to_pylist()), key=repr)
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module")
+def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in one batch."""
+    lake = Lake(tmp_path_factory.mktemp("truth")).create()
+    edge.ingest(lake, source_rows(spark, FIRST + SECOND + LATE), "s-0")
+    edge.refresh(spark, lake)
+    return content(lake)
+
+
+def test_batches_replays_and_late_events_give_the_same_tables(
+    spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    """A second batch the day after, the first again (replayed), then events of the day before; a refresh after each."""
+    for key, text in (("s-0", FIRST), ("s-1", SECOND), ("s-0", FIRST), ("s-2", LATE)):
+        edge.ingest(lake, source_rows(spark, text), key)
+        assert edge.refresh(spark, lake)
+    assert not edge.refresh(spark, lake)
+    assert content(lake) == truth
+    jobs = {row["job_id"]: row for row in lake.table("silver/jobs").to_arrow().to_pylist()}
+    assert jobs["b"]["outcome"] == "done" and jobs["b"]["wait_ms"] == 15_000
+    assert jobs["c"]["outcome"] is None
+    minutes = lake.table("gold/queue_minute").to_arrow(["queue", "minute", "backlog"], ["2026-03-02"]).to_pylist()
+    assert [(row["minute"].isoformat()[11:16], row["backlog"]) for row in minutes] == [
+        ("00:00", 2), ("00:01", 2), ("00:02", 2), ("00:03", 1)]
+
+
+def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
+    spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writing of each table fails once, with its files written and its list not."""
+    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+    edge.refresh(spark, lake)
+    edge.ingest(lake, source_rows(spark, SECOND + LATE), "s-1")
+    failed: set[str] = set()
+    real: Callable[..., Any] = edge.Table.change
+
+    def change(table: edge.Table, written: dict[str, Path], **words: Any) -> Any:
+        if table.name not in failed:
+            failed.add(table.name)
+            raise OSError("no space left")
+        return real(table, written, **words)
+
+    monkeypatch.setattr(edge.Table, "change", change)
+    attempts = 0
+    while len(failed) < 2 + len(edge.GOLD):
+        attempts += 1
+        with pytest.raises(OSError, match="no space"):
+            edge.refresh(spark, lake)
+    edge.refresh(spark, lake)
+    assert attempts == 2 + len(edge.GOLD)
+    assert content(lake) == truth
+
+
+def test_what_is_old_goes_and_bronze_only_when_everything_was_made_from_it(spark: SparkSession, lake: Lake) -> None:
+    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+    edge.refresh(spark, lake)
+    edge.ingest(lake, source_rows(spark, FIRST), "s-1")
+    far = dt.date(2026, 6, 1)
+    edge.retain(lake, bronze_days=1, silver_days=1000, gold_days=1, today=far)
+    assert lake.table("bronze/events").names() == ["s-1"]
+    assert lake.table("silver/jobs").names() == ["2026-03-01"]
+    assert lake.table("gold/queue_minute").names() == []
+    assert [table.now().read for table in map(lake.table, ("silver/events", "gold/queue_minute"))] == [frozenset()] * 2

@@ -1,0 +1,194 @@
+"""The stages, on rows made by hand."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from by_hand import events, rows, source_rows
+
+from holdfast.pipeline import sketch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_same_event_read_twice_is_one_row_and_the_newer_schema_wins(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.events import clean
+
+    twice = events(spark, """
+        10:00:00 added  a id=n1/7
+        10:00:00 added  a id=n1/7 version=2 tenant=late
+        10:00:01 handed a
+    """)
+    assert rows(clean(twice), "event_id", "tenant") == [("n1/10:00:01-handed-a", None), ("n1/7", "late")]
+
+
+def test_bronze_keeps_what_the_source_gives_and_tells_events_apart_by_their_place(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    from holdfast.pipeline.stages.events import EVENTS, bronze
+
+    read = source_rows(spark, "10:00:00 added a node=n9 ttl_s=60").withColumn("offset", F.lit(77))
+    made = bronze(read)
+    assert made.schema.names == EVENTS.names
+    assert rows(made, "event_id", "job_id", "at", "ttl_s") == [("n9/1/77", "a", "10:00:00", 60)]
+
+
+def test_a_job_is_one_row_of_all_its_events_at_all_nodes(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+
+    jobs = fold(events(spark, """
+        10:00:00 added  a tenant=acme delay_ms=2000
+        10:00:02 queued a
+        10:00:05 handed a worker=w1 node=n2
+        10:00:06 nacked a error=boom node=n2
+        10:00:10 handed a worker=w2 attempt=2
+        10:00:40 lost   a
+        10:00:41 handed a worker=w3 attempt=3
+        10:00:45 acked  a node=n3
+    """))
+    assert rows(jobs, "job_id", "tenant", "body_bytes", "added_at", "first_handed_at", "ended_at", "outcome") == [
+        ("a", "acme", 10, "10:00:00", "10:00:05", "10:00:45", "done")]
+    assert rows(jobs, "attempts", "nacks", "losses", "worker", "error", "nodes", "wait_ms", "run_ms") == [
+        (3, 1, 1, "w3", "boom", 3, 3000.0, 4000.0)]
+
+
+def test_a_job_that_was_revived_is_open_until_it_ends_again(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+
+    jobs = fold(events(spark, """
+        10:00:00 dead a
+        10:01:00 revived a
+        10:00:00 dead b
+        10:01:00 revived b
+        10:02:00 dead b
+        10:00:00 dead c
+        10:01:00 revived c
+        10:02:00 acked c
+    """))
+    assert rows(jobs, "job_id", "outcome", "ended_at") == [
+        ("a", None, None), ("b", "dead", "10:02:00"), ("c", "done", "10:02:00")]
+
+
+def test_a_job_of_which_little_is_known_is_what_is_known(spark: SparkSession) -> None:
+    """No `added` (the history began later), clocks that differ, an end that three nodes tell, none at all."""
+    from holdfast.pipeline.stages.jobs import fold
+
+    jobs = fold(events(spark, """
+        10:00:05 handed  late
+        10:00:06 acked   late
+        10:00:05 added   skewed
+        10:00:04 handed  skewed
+        10:00:00 added   old
+        10:05:00 expired old node=n1
+        10:05:01 expired old node=n2
+        10:00:00 added   open
+        10:00:00 refused - count=1
+    """))
+    assert rows(jobs, "job_id", "added_at", "ended_at", "outcome", "wait_ms", "run_ms") == [
+        ("late", None, "10:00:06", "done", None, 1000.0),
+        ("old", "10:00:00", "10:05:00", "expired", None, None),
+        ("open", "10:00:00", None, None, None, None),
+        ("skewed", "10:00:05", None, None, 0.0, None),
+    ]
+
+
+STORY = """
+    10:00:00 added   a tenant=acme domain=example.com
+    10:00:01 handed  a worker=w1
+    10:00:03 acked   a
+    10:00:10 added   b tenant=acme
+    10:00:11 handed  b worker=w1
+    10:00:12 nacked  b worker=w1 error=timeout_after_31_s
+    10:01:12 handed  b worker=w2 attempt=2
+    10:01:42 lost    b
+    10:01:43 handed  b worker=w1 attempt=3
+    10:01:50 dead    b error=timeout_after_99_s
+    10:01:59 added   c
+    10:00:30 added   d queue=other
+    10:03:00 refused - queue=other count=7
+"""
+
+
+def test_queues_by_the_minute(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.queues import per_minute
+
+    story = events(spark, STORY)
+    gold = per_minute(story, fold(story)).cache()
+    assert rows(gold, "queue", "minute", "added", "handed", "done", "nacked", "lost", "dead", "refused", "backlog") == [
+        ("other", "10:00:00", 1, 0, 0, 0, 0, 0, 0, 1),
+        ("other", "10:03:00", 0, 0, 0, 0, 0, 0, 7, 1),
+        ("q", "10:00:00", 2, 2, 1, 1, 0, 0, 0, 1),
+        ("q", "10:01:00", 1, 2, 0, 0, 1, 1, 0, 1),
+    ]
+    assert rows(gold.where("queue = 'q'"), "minute", "retry_rate", "duplicate_rate", "wait_ms_n", "run_ms_n") == [
+        ("10:00:00", 0.0, 0.0, 2, 1), ("10:01:00", 1.0, 0.5, 0, 0)]
+    (minute,) = gold.where("queue = 'q' AND added = 2").collect()
+    assert minute.wait_ms_p50 == pytest.approx(1000, rel=sketch.ERROR)
+    assert minute.run_ms_p99 == pytest.approx(2000, rel=sketch.ERROR)
+    assert minute.wait_ms_sketch == {sketch.bucket(1000): 2}
+    gold.unpersist()
+
+
+def test_workers_by_the_hour(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.workers import per_hour
+
+    story = events(spark, STORY)
+    assert rows(per_hour(story, fold(story)), "worker", "hour", "handed", "done", "dead", "queues", "busy_ms") == [
+        ("w1", "10:00:00", 3, 1, 1, 1, 2000.0), ("w2", "10:00:00", 1, 0, 0, 1, 0.0)]
+
+
+def test_failures_of_one_kind_are_one_row(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.failures import per_day
+
+    gold = per_day(events(spark, STORY + "\n    10:09:00 nacked e error=KeyError:_'x'\n    10:09:01 nacked f"))
+    assert rows(gold, "signature", "failures", "dead", "jobs", "sample_error", "sample_job") == [
+        ("(no error given)", 1, 0, 1, None, "f"),
+        ("KeyError: <…>", 1, 0, 1, "KeyError: 'x'", "e"),
+        ("timeout after <n> s", 1, 1, 1, "timeout after 99 s", "b"),
+    ]
+
+
+@pytest.mark.parametrize(("error", "signature"), [
+    ("user 17 not found at 10.0.0.1:80\n  File …", "user <n> not found at <n>"),
+    ("job DI0f0c0cb7000660583a96f481c08a9ff960623a8805a1SQ failed", "job <job> failed"),
+    ("no row 123e4567-e89b-12d3-a456-426614174000 in \"users\"", "no row <id> in <…>"),
+    ("<object at 0x7f3a>", "<object at <n>>"),
+    ("  ", "(no error given)"),
+])
+def test_a_signature_is_what_failures_of_one_kind_share(spark: SparkSession, error: str, signature: str) -> None:
+    from pyspark.sql import functions as F
+
+    from holdfast.pipeline.stages import failures
+
+    assert spark.range(1).select(failures.signature(F.lit(error))).first() == (signature,)
+
+
+def test_tenants_and_domains_by_the_hour(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.shares import per_hour
+
+    gold = per_hour(fold(events(spark, STORY)))
+    assert rows(gold, "kind", "name", "hour", "added", "done", "dead", "busy_ms", "wait_ms_n") == [
+        ("domain", "example.com", "10:00:00", 1, 1, 0, 2000.0, 1),
+        ("tenant", "acme", "10:00:00", 2, 1, 1, 2000.0, 2),
+    ]
+
+
+def test_sketches_of_spark_and_of_python_are_the_same_and_within_their_bound(spark: SparkSession) -> None:
+    """A thousand values over nine decades: the same buckets, and percentiles at most ERROR off the true ones."""
+    from holdfast.pipeline.stages.sketches import sketched
+
+    values = [0.0, 0.5, 1.0] + [1.0218 ** (number % 950) for number in range(3 * 997)]
+    frame = spark.createDataFrame([("all", value) for value in values], "name string, v double")
+    (made,) = sketched(frame, ["name"], "v", "v").collect()
+    assert made.v_sketch == dict(sketch.of(values))
+    ordered = sorted(values)
+    for share, told in ((0.50, made.v_p50), (0.95, made.v_p95), (0.99, made.v_p99)):
+        true = ordered[max(0, -(-int(share * 100) * len(ordered) // 100) - 1)]
+        assert told == pytest.approx(true, rel=sketch.ERROR * 1.0001)
+        assert sketch.quantile(made.v_sketch, share) == pytest.approx(told)
+    halves = sketch.merge([sketch.of(values[::2]), sketch.of(values[1::2])])
+    assert halves == sketch.of(values)
