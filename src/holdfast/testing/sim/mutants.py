@@ -12,7 +12,7 @@ from typing import Final
 ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h1-sizes-not-sets": ("h1-taker-not-recorded",),
     "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier", "h6-no-tombstone-at-collection"),
-    "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown",),
+    "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown", "forgetful-holder-believed"),
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
     "h9-deaf-while-acked": ("late-holders-untold", "unsure-sets-trusted"),
     "late-holders-untold": ("unsure-sets-trusted",),
