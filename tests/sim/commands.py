@@ -31,6 +31,12 @@ ARITY = {  # of the command with its name; negative: at least
     "QUEUE": -3, "QFLUSH": 2, "QSCAN": -1, "JSCAN": -1, "SCAN": -3, "ECHO": 2,
 }
 
+NOT_SET: dict[bytes, object] = {
+    b"maxlen": 0, b"totalmaxlen": 0, b"paused": b"none", b"rate": b"none", b"burst": 0, b"concurrency": 0,
+    b"attempts": 0, b"backoff": b"none", b"retention": 0,
+}
+"""Settings of a queue, as they are answered where nothing is set. The model sets two of them."""
+
 
 class Commands(Model):
     def do(self, who: int, argv: list[bytes]) -> Any:
@@ -149,9 +155,16 @@ class Commands(Model):
 
     def ackjob(self, who: int, args: list[bytes]) -> Any:
         check_ids(args)
-        return sum([self.jobs.pop(jid, None) is not None for jid in args])
+        for jid in dict.fromkeys(args):
+            if jid in self.jobs:
+                self.queues[self.jobs[jid].queue].acked += 1
+        return self.deljob(who, args)
 
-    fastack = deljob = ackjob
+    fastack = ackjob
+
+    def deljob(self, who: int, args: list[bytes]) -> Any:
+        check_ids(args)
+        return sum([self.jobs.pop(jid, None) is not None for jid in args])
 
     def nack(self, who: int, args: list[bytes]) -> Any:
         return self.requeue(args, is_nack=True)
@@ -166,6 +179,7 @@ class Commands(Model):
             job = self.jobs.get(jid)
             if job and job.state == b"active" and (job.retry or not job.was_handed_out):
                 job.nacks += is_nack
+                self.queues[job.queue].nacked += is_nack
                 job.deliveries += job.was_queued and not is_nack
                 self.put_in_queue(job)
                 count += 1
@@ -228,10 +242,13 @@ class Commands(Model):
         queue = self.queues.get(args[0])
         if queue is None:
             return NIL_ARRAY
+        self.count_states()
         return [
             b"name", args[0], b"len", len(self.queued(args[0])), b"age", (self.now - queue.created) // 1000,
             b"idle", (self.now - queue.used) // 1000, b"blocked", len(queue.waiting), b"import-from", [],
             b"import-rate", 0, b"jobs-in", queue.ins, b"jobs-out", queue.outs, b"pause", PAUSES[queue.paused],
+            b"acked", queue.acked, b"nacked", queue.nacked, b"dead", 0, b"expired", queue.expired, b"lease-lost", 0,
+            b"out", queue.seen_out, b"delayed", queue.seen_delayed, b"dead-kept", 0,
         ]
 
     def pause(self, who: int, args: list[bytes]) -> Any:
@@ -245,8 +262,13 @@ class Commands(Model):
         if state > 0 and args[0] not in self.queues:
             check_name(args[0])
             self.make_queues([args[0]])
+        is_for_all = state >= 0 and b"bcast" in [word.lower() for word in args[1:]]
+        if is_for_all:
+            self.set_for_all(args[0], b"paused", True)
         if args[0] not in self.queues:
             return Line(b"none")
+        if is_for_all:
+            self.queues[args[0]].pause_word = state
         if state >= 0:
             self.set_paused(args[0], state)
         return Line(PAUSES[self.queues[args[0]].paused])
@@ -254,19 +276,19 @@ class Commands(Model):
     def queue(self, who: int, args: list[bytes]) -> Any:
         what, name, words = args[0].upper(), args[1], args[2:]
         if what == b"GET":
-            names = [word.lower() for word in words] or [b"maxlen", b"paused"]
+            names = [word.lower() for word in words] or list(NOT_SET)
             for each in names:
-                if each not in (b"maxlen", b"paused"):
+                if each not in NOT_SET:
                     raise Bad(texts.QUEUE_NO_SETTING % each)
                 self.seen[f"QUEUE GET {each.decode()}"] += 1
             queue = self.queues.get(name, Queue(0, 0))
-            values = {b"maxlen": queue.maxlen, b"paused": PAUSES[queue.paused]}
+            values = {**NOT_SET, b"maxlen": queue.maxlen, b"paused": PAUSES[queue.paused]}
             return [item for each in names for item in (each, values[each])]
         if what != b"SET" or not words or len(words) % 2:
             raise Bad(texts.QUEUE_USE)
         wanted: dict[bytes, int] = {}
         for each, value in zip([word.lower() for word in words[::2]], words[1::2]):
-            if each in (b"rate", b"concurrency", b"journal", b"fsync", b"attempts", b"totalmaxlen", b"retention"):
+            if each in (b"journal", b"fsync"):
                 raise Bad(texts.QUEUE_LATER % each)
             if each == b"maxlen":
                 wanted[each] = number(value, texts.QUEUE_MAXLEN, 0)
@@ -279,8 +301,12 @@ class Commands(Model):
             self.seen[f"QUEUE SET {each.decode()}"] += 1
         check_name(name)
         self.make_queues([name])
+        for each in wanted:
+            self.set_for_all(name, each, each == b"paused" or wanted[each] > 0)
         self.queues[name].maxlen = wanted.get(b"maxlen", self.queues[name].maxlen)
-        self.set_paused(name, wanted.get(b"paused", self.queues[name].paused))
+        if b"paused" in wanted:
+            self.queues[name].pause_word = wanted[b"paused"]
+            self.set_paused(name, wanted[b"paused"])
         return Line(b"OK")
 
     def qflush(self, who: int, args: list[bytes]) -> Any:

@@ -5,12 +5,13 @@ that made it, not fifty commands later when a reply happens to depend on it.
 """
 from __future__ import annotations
 
-from holdfast.core.job import ACTIVE, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job, Page
+from holdfast.core.job import ACTIVE, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job, Page, special_cost
 from holdfast.core.lane import Lane
-from holdfast.core.limits import NEVER, SPENT_GONE_MAX
+from holdfast.core.limits import GROUP_BYTES, NEVER, SPENT_GONE_MAX, TAKEN_BYTES
 from holdfast.core.node import Node
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.session import FOR_JOB, NOTHING, REPLY_ON
+from holdfast.core.workers import cost
 
 from .model import Model
 
@@ -63,14 +64,16 @@ def check_pages(node: Node) -> list[Job]:
 def check_queue(node: Node, queue: Queue, jobs: list[Job]) -> None:
     queued = [job for job in jobs if job.state == QUEUED]
     assert queue.held == len(jobs)
-    assert queue.size == len(queued) == sum(lane.size for lane in queue.lanes)
+    lanes = queue.lanes if queue.rules is None else queue.rules.all_lanes()
+    assert queue.size == len(queued) == sum(lane.size for lane in lanes)
     priorities = [lane.priority for lane in queue.lanes]
     assert priorities == sorted(set(priorities), reverse=True) and queue.normal in queue.lanes
-    for lane in queue.lanes:
+    for lane in lanes:
         mine = sorted([job for job in queued if job.priority == lane.priority], key=lambda job: job.ctime)
-        assert check_lane(lane) == mine
+        found = check_lane(lane)
+        assert found == mine if queue.rules is None else found == [job for job in mine if job in found]
     assert all(job.qtime == 0 for job in queued)
-    if queue.waiting and queue.size:
+    if queue.waiting and queue.size and queue.rules is None:
         assert queue.paused & PAUSE_OUT, "somebody waits for what is there"
 
 
@@ -102,7 +105,10 @@ def check_sessions(node: Node) -> None:
 
 
 def check_memory(node: Node, jobs: list[Job]) -> None:
-    used = sum(160 + 48 + len(job.body) for job in jobs)
+    used = sum(160 + 48 + len(job.body) + special_cost(job) for job in jobs) + 400 * node.registers.count
+    used += node.results.bytes + sum(cost(name, worker) for name, worker in node.workers.items())
+    used += sum(GROUP_BYTES + len(name) for queue in node.queues.values() for name in queue.groups)
+    used += sum(TAKEN_BYTES + 2 * len(key) for key in node.taken)
     used += sum(1500 + 3 * len(name) for name in node.queues) + 2048 * len(node.sessions)
     assert node.used == used, "memory is accounted wrongly"
     percent = node.full // 100

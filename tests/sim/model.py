@@ -45,9 +45,15 @@ class Queue:
     used: int
     look: int = 0  # when to look whether it is still needed
     paused: int = 0
+    pause_word: int = 0  # the last that was for all nodes
     maxlen: int = 0
     ins: int = 0
     outs: int = 0
+    acked: int = 0
+    nacked: int = 0
+    expired: int = 0
+    seen_out: int = 0  # with consumers, and delayed, when somebody last looked
+    seen_delayed: int = 0
     waiting: list[int] = field(default_factory=list)
 
 
@@ -66,10 +72,12 @@ class Model:
         self.full, self.body_bytes_max, self.evicts = full, body_bytes_max, evicts
         self.jobs: dict[bytes, Job] = {}
         self.queues: dict[bytes, Queue] = {}
+        self.settings: set[tuple[bytes, bytes]] = set()  # of all nodes, by queue and name: they outlive queues
         self.sessions: dict[int, Session] = {}
         self.wakeups: list[tuple[int, Any]] = []
         self.spent: list[bytes] = []  # handed out at most once, the oldest hand-out first; some perhaps gone
         self.seen: Counter[str] = Counter()
+        self.looked = 0  # when jobs were last counted
 
     # -- what can happen -----------------------------------------------------------------------------------
 
@@ -107,6 +115,7 @@ class Model:
     def look_at(self, job: Job) -> None:
         if job.expire <= self.now:
             self.seen["job expired"] += 1
+            self.queues[job.queue].expired += 1
             del self.jobs[job.id]
         elif 0 < job.when <= self.now:
             if self.queues[job.queue].paused & IN and job.retry:
@@ -119,7 +128,7 @@ class Model:
 
     def forget_if_idle(self, name: bytes) -> None:
         queue, idle = self.queues[name], self.idle_ms()
-        is_needed = self.held(name) or queue.paused or queue.maxlen or queue.waiting
+        is_needed = self.held(name) or queue.paused or queue.pause_word or queue.maxlen or queue.waiting
         if queue.used + idle <= self.now and not is_needed:
             self.seen["idle queue forgotten"] += 1
             del self.queues[name]
@@ -130,7 +139,7 @@ class Model:
 
     def used(self) -> int:
         return sum(208 + len(job.body) for job in self.jobs.values()) + 2048 * len(self.sessions) + sum(
-            1500 + 3 * len(name) for name in self.queues)
+            1500 + 3 * len(name) for name in self.queues) + 400 * len(self.settings)
 
     def level(self) -> int:
         """How short memory is."""
@@ -192,6 +201,7 @@ class Model:
             if job.expire > self.now:
                 return job
             self.seen["job expired instead of handed out"] += 1
+            self.queues[name].expired += 1
             del self.jobs[job.id]
         return None
 
@@ -243,8 +253,23 @@ class Model:
             self.put_in_queue(job)
         return Line(jid)
 
+    def count_states(self) -> None:
+        """Once a second at most: what jobs that are not queued are doing."""
+        if self.now - self.looked < 1000:
+            return
+        self.looked = self.now
+        for name, queue in self.queues.items():
+            active = [job for job in self.jobs.values() if job.queue == name and job.state == b"active"]
+            queue.seen_out = sum(job.was_handed_out for job in active)
+            queue.seen_delayed = sum(not job.was_handed_out and not job.was_queued for job in active)
+
     def set_aside(self, job: Job) -> None:
         job.state, job.when = b"active", self.now + job.retry * 1000 if job.retry else 0
+
+    def set_for_all(self, name: bytes, setting: bytes, is_set: bool) -> None:
+        before = self.level()
+        (self.settings.add if is_set else self.settings.discard)((name, setting))
+        self.hurry_queues(before)
 
     def set_paused(self, name: bytes, state: int) -> None:
         self.queues[name].paused = state

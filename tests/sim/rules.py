@@ -180,7 +180,7 @@ def queue_settings(world: World, rng: Random) -> list[bytes]:
         return [b"QUEUE", b"GET", queue_name(rng), *names]
     words: list[bytes] = []
     for _ in range(rng.choice([1, 1, 2])):
-        name = rng.choice([b"maxlen", b"maxlen", b"MaxLen", b"paused", b"paused", b"rate", b"nosuch"])
+        name = rng.choice([b"maxlen", b"maxlen", b"MaxLen", b"paused", b"paused", b"journal", b"nosuch"])
         if name.lower() == b"maxlen":
             words += [name, number(rng, [b"0", b"0", b"1", b"4", b"50"])]
         else:

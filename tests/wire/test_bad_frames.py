@@ -123,7 +123,9 @@ def made_frames(job_id: bytes) -> list[bytes]:
             bus.SETACK: jid + b"\x01\x00" + mask, bus.GOTACK: jid + b"\x01" + mask, bus.DELJOB: jid + b"\x01" + mask,
             bus.NEED: name(b"q") + struct.pack("<I", 3), bus.YOURJOB: struct.pack("<q", 1) + copy,
             bus.TAKEN: struct.pack("<q", 1) + jid, bus.NOTTAKEN: struct.pack("<q", 1) + jid,
-            bus.MOVED: struct.pack("<q", 1) + jid, bus.PAUSE: name(b"q") + b"\x01",
+            bus.MOVED: struct.pack("<q", 1) + jid,
+                bus.REGISTER: name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40,
+                bus.DIGEST: life + b"\x01",
             bus.ASK: struct.pack("<q", 1) + name(b"*"),
             bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack(f"<{len(FIELDS)}q", *range(len(FIELDS))),
         }

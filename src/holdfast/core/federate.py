@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, memory, queues, records, tombs
+from holdfast.core import acks, fate, history, links, memory, queues, records, replicate, requeue, rules, tombs
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, ASKING, DEAD, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
-from holdfast.core.queue import PAUSE_IN, PAUSE_OUT, Queue
-from holdfast.core.replicate import read_copy
-from holdfast.core.requeue import IS_LEASED, due, is_leased, stop_asking, tell_queued, write_state
+from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -99,6 +97,8 @@ def give(node: Node, queue: Queue) -> None:
             queue.interest[index] = credit
             return
         if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
+            rules.unpay(node, job)
+            rules.prepare(node, job)
             queue.push(job)
             queue.jobs_in -= 1
             queue.interest[index] = credit
@@ -111,6 +111,7 @@ def give(node: Node, queue: Queue) -> None:
 def move(node: Node, job: Job, peer: Peer) -> None:
     node.moves += 1
     node.count("moves")
+    rules.let_go(node, job)  # paid for here, and out there
     job.state = ACTIVE
     job.flags |= MOVING
     job.responsible = int(peer.index)
@@ -136,7 +137,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
 def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer gives us a job."""
     move_number = reader.long()
-    copy = read_copy(node, peer, reader)
+    copy = replicate.read_copy(node, peer, reader)
     peer.owes_ack = True
     job = node.find(copy.jid)
     is_new = False
@@ -165,11 +166,13 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             acks.answer_ended(node, peer, job)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
-        if is_leased(node, job):
-            write_state(node, peer, copy.jid, IS_LEASED, job.qtime - node.now, job.holders)
+        if requeue.is_leased(node, job):
+            requeue.write_state(node, peer, copy.jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
-        if job.state == WAIT_REPL:
+        if job.state != WAIT_REPL:
+            fate.meet(node, peer, job, copy)
+        if job.state == WAIT_REPL or job.state == DEAD:
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
     elif memory.is_full_for(node, len(copy.body)):
@@ -194,13 +197,13 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     node.count("imported")
     queue = job.queue
     queue.note_import(peer.index, node.now)
-    stop_asking(node, job)
+    requeue.stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = ME
     job.hops = int(min(255, copy.hops + 1))
     if not node.broken("taker-unannounced"):
-        tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
-    if job.state != QUEUED:
+        requeue.tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
+    if job.state != QUEUED and not rules.hand_over(node, job):
         node.enqueue(job)
     if queue.waiting:
         announce(node, queue)
@@ -251,7 +254,7 @@ def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     if job.flags & ASKING:
         return  # its time came while it was moving: those who were asked answer
     if job.retry > 0 and job.holders & ~MY_BIT & ~peer.bit:
-        due(node, job)
+        requeue.due(node, job)
     else:
         node.enqueue(job)
 
@@ -304,27 +307,6 @@ def link_down(node: Node, peer: Peer) -> None:
             del node.interested[queue]
 
 
-def tell_pause(node: Node, name: bytes, paused: i64) -> None:
-    for peer in node.peers:
-        if peer.is_linked:
-            peer.out.append(bus.PAUSE)
-            bus.write_name(peer.out, name)
-            bus.write_i8(peer.out, paused)
-
-
-def on_pause(node: Node, peer: Peer, reader: Reader) -> None:
-    name = reader.name()
-    paused = reader.u8()
-    if paused > PAUSE_IN | PAUSE_OUT or len(name) > QUEUE_NAME_BYTES_MAX:
-        raise BadFrame("a pause there is none of")
-    queue = node.queues.get(name)
-    if queue is None and paused > 0:
-        queue = queues.queue_or_none(node, name)
-    if queue is not None:
-        queues.set_paused(node, queue, paused)
-        give(node, queue)
-
-
 def in_doubt(node: Node, job: Job) -> None:
     """Given to a node that can no longer say whether it took it."""
     if job.state != ACTIVE:
@@ -335,5 +317,6 @@ def in_doubt(node: Node, job: Job) -> None:
     elif job.retry == 0:
         job.flags |= IN_DOUBT | HANDED_OUT
         job.qtime = 0
+        node.dead[job] = None
         records.doubt(node, job)
         node.count("in-doubt")

@@ -92,6 +92,15 @@ class Lane:
         self.size -= 1
         return job
 
+    def first(self) -> Job | None:
+        """The job at the front, which stays there."""
+        block = self.head
+        if block.pos >= len(block.items):
+            if not self.next_block():
+                return None
+            block = self.head
+        return block.items[block.pos]
+
     def next_block(self) -> bool:
         """The block at the front is used up: go on to the next. False if there is none."""
         if self.head is self.tail:
@@ -128,6 +137,15 @@ class Lane:
             del self.blocks[i]
             self.head = self.blocks[0]
             self.tail = self.blocks[-1]
+
+    def ahead(self, job: Job) -> i64:
+        """How many jobs are before one that is in this lane."""
+        at = self.block_of(job)
+        count: i64 = 0
+        for i in range(at):
+            block = self.blocks[i]
+            count += len(block.items) - block.pos
+        return count + self.blocks[at].place(job) - self.blocks[at].pos
 
     def block_of(self, job: Job) -> i64:
         """The index of the last block whose first job does not come after `job`."""
@@ -171,3 +189,43 @@ class Lane:
                     return
                 found.append(block.at(i))
                 count -= 1
+
+
+# -- lanes of several priorities ------------------------------------------------------------------------------
+
+
+def lane_of(lanes: list[Lane], priority: i64) -> Lane:
+    """The lane of a priority, made if need be; the highest priority comes first."""
+    for lane in lanes:
+        if lane.priority == priority:
+            return lane
+    lane = Lane(priority)
+    lanes.append(lane)
+    lanes.sort(key=lambda each: -each.priority)
+    return lane
+
+
+def ahead_of(lanes: list[Lane], job: Job) -> i64:
+    """How many jobs come before one that is in one of these."""
+    count: i64 = 0
+    for lane in lanes:
+        if lane.priority == i64(job.priority):
+            return count + lane.ahead(job)
+        count += lane.size
+    return count
+
+
+def next_of(lanes: list[Lane]) -> Job | None:
+    """The next job, which stays where it is."""
+    for lane in lanes:
+        if lane.size > 0:
+            return lane.first()
+    return None
+
+
+def pop_of(lanes: list[Lane]) -> Job | None:
+    """Take the next job."""
+    for lane in lanes:
+        if lane.size > 0:
+            return lane.pop()
+    return None

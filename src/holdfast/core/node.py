@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    bounds,
     chores,
     dispatch,
     doubt,
@@ -50,10 +51,11 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    results,
+    rules,
     slots,
     talk,
     users,
-    views,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
@@ -62,13 +64,17 @@ from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
+from holdfast.core.fate import Spread
 from holdfast.core.history import Tale
 from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
+from holdfast.core.inquire import Question
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    BACKING_OFF,
+    COUNTED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -78,6 +84,7 @@ from holdfast.core.job import (
     SPECIAL,
     UNSURE,
     WAIT_REPL,
+    WATCHED,
     Job,
     Origin,
     Page,
@@ -97,6 +104,7 @@ from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.registers import Registers
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
 from holdfast.core.session import (
@@ -108,9 +116,10 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
-from holdfast.core.views import View
 from holdfast.core.watch import Watch
+from holdfast.core.workers import Worker
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
@@ -154,6 +163,9 @@ class Node:
         self.names: Names = Names()
         self.last_queue: Queue = Queue(NO_NAME, 0)
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
+        self.registers: Registers = Registers()  # settings of the whole cluster
+        self.domains: Domains = Domains()
+        self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
         self.expired: i64 = 0
@@ -203,8 +215,12 @@ class Node:
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
-        self.views: dict[int, View] = {}
-        self.view_count: i64 = 0
+        self.questions: dict[int, Question] = {}
+        self.question_count: i64 = 0
+        self.dead: dict[Job, None] = {}
+        self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
+        self.results: results.Results = results.Results()
+        self.workers: dict[bytes, Worker] = {}
         self.beat: Alarm = Alarm()
         self.chores_at: i64 = 0
         self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
@@ -342,9 +358,9 @@ class Node:
             elif isinstance(alarm, Session):
                 waiting.give_up(self, alarm)
             elif isinstance(alarm, Queue):
-                queues.forget_if_idle(self, alarm)
-            elif isinstance(alarm, View):
-                views.finish(self, alarm)
+                queues.look(self, alarm)
+            elif isinstance(alarm, Throttle):
+                rules.opened(self, alarm)
             elif isinstance(alarm, Chore):
                 alarm.run(self)
             elif alarm is self.beat:
@@ -535,17 +551,20 @@ class Node:
         if maxlen > 0 and size + count > maxlen:
             raise Refused(errors.MAXLEN)
         if queue is None:
-            return self.queue(queue_name)
-        if queue.maxlen > 0 and queue.held + count > queue.maxlen:
-            raise Refused(errors.MAXLEN)
+            queue = self.queue(queue_name)
+        if queue.maxlen > 0 or queue.total_most > 0:
+            bounds.admit(self, queue, count)
         if queue.paused & PAUSE_IN:
             raise Refused(errors.PAUSED)
         return queue
 
     def enqueue(self, job: Job) -> None:
         """Queue a job that is not queued, and give it to a waiting session if there is one."""
-        if job.flags & SPECIAL and gates.holds(self, job):
-            return
+        if job.flags & (SPECIAL | COUNTED):
+            rules.let_go(self, job)
+            if gates.holds(self, job):
+                return
+            rules.prepare(self, job)
         if self.is_telling:
             history.queued(self, job)
         job.flags |= QUEUED_BEFORE
@@ -559,6 +578,8 @@ class Node:
 
     def pop(self, queue: Queue) -> Job | None:
         """The next job of a queue that is still alive: one whose time has run out is not handed out."""
+        if queue.rules is not None:
+            return rules.pop(self, queue)
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
@@ -642,6 +663,9 @@ class Node:
             doubt.hold(self, job)
             return
         self.expired += 1
+        job.queue.expired += 1 if job.responsible == ME and job.state != ACKED else 0
+        if job.flags & WATCHED and job.state != ACKED:
+            results.tell_end(self, job, results.EXPIRED)
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
@@ -666,8 +690,13 @@ class Node:
         """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
         job.responsible = ME
         requeue.stop_asking(self, job)
+        job.flags &= ~BACKING_OFF
         if job.flags & IN_DOUBT:
             job.flags &= ~(IN_DOUBT | HANDED_OUT)
+            self.dead.pop(job, None)
+        if job.flags & SPECIAL:
+            leases.forget(self, job)
+            records.fate(self, job)
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
@@ -676,11 +705,15 @@ class Node:
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
         """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
+        if why == acks.DONE:
+            job.queue.acked += 1
+        if job.flags & WATCHED:
+            results.tell_end(self, job, results.word_of(why))
         if job.holders == 1 and job.task is None and not job.flags & UNSURE:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
-        elif not self.abandon_adding(job):
+        elif not replicate.abandon(self, job):
             acks.end(self, job, why)
 
     def find(self, jid: bytes) -> Job | None:
@@ -721,9 +754,13 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
-        if job.flags & SPECIAL:
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT):
+            rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
+            self.dead.pop(job, None)
+            if job.flags & WATCHED:
+                results.lost_sight(self, job)
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
@@ -763,24 +800,6 @@ class Node:
     def free_body(self, job: Job) -> None:
         self.account(-len(job.body))
         job.body = b""
-
-    def abandon_adding(self, job: Job) -> bool:
-        """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
-
-        It was accepted, then, as far as anybody can tell; its producer gets the id.
-        """
-        task = job.task
-        if not isinstance(task, replicate.Adding):
-            return False
-        job.task = None
-        if job.state != WAIT_REPL:
-            return False
-        job.queue.adding -= 1
-        history.added(self, job)
-        acks.mark(self, job, acks.DONE)
-        self.fill_slot(task.session, task.slot, b"+" + self.id_text(job) + b"\r\n")
-        self.wake_at(job, self.now + acks.TAKE_OVER_MS)
-        return True
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)

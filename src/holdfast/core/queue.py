@@ -12,11 +12,13 @@ from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
 from holdfast.core.job import QUEUED, Job
-from holdfast.core.lane import Lane
+from holdfast.core.lane import Lane, ahead_of, lane_of
 from holdfast.core.limits import PRIORITY_DEFAULT
+from holdfast.core.throttle import Domains
 
 if TYPE_CHECKING:
     from holdfast.core.groups import Group
+    from holdfast.core.rules import Rules
     from holdfast.core.session import Session
 
 PAUSE_IN: Final = 1
@@ -31,6 +33,7 @@ class Tally:
     def __init__(self) -> None:
         self.out: i64 = 0  # with a consumer
         self.delayed: i64 = 0
+        self.dead: i64 = 0  # and kept
         self.moving: i64 = 0  # given to another node that has not said yet that it took it
         self.ended: i64 = 0  # and not collected yet
 
@@ -44,11 +47,25 @@ class Queue(Alarm):
         self.size: i64 = 0  # queued here
         self.held: i64 = 0  # known here in any state: queued, delayed, handed out
         self.paused: i64 = 0  # PAUSE_IN | PAUSE_OUT
+        self.pause_until: i64 = 0  # when it ends by itself; 0: not
+        self.pause_word: i64 = 0  # the last that was for the whole cluster
+        self.pause_stamp: i64 = 0  # when that was said
         self.maxlen: i64 = 0  # bound on `held`, set by QUEUE SET; 0: none
+        self.total_most: i64 = 0  # bound on accepted jobs in the whole cluster; 0: none
         self.created: i64 = now
         self.used: i64 = now  # last time somebody added or asked
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.acked: i64 = 0  # what became of its jobs, counted at the node where it happened
+        self.nacked: i64 = 0
+        self.died: i64 = 0
+        self.expired: i64 = 0
+        self.lease_lost: i64 = 0
+        # Rules for jobs that have none of their own (failure.py), set by QUEUE SET; 0: none.
+        self.attempts: i64 = 0
+        self.backoff: i64 = 0  # ms
+        self.backoff_most: i64 = 0
+        self.retention: i64 = 0  # seconds
         self.adding: i64 = 0  # jobs that wait for their copies
         self.interest: dict[int, int] = {}  # peers with consumers waiting: index -> jobs they can use
         self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last
@@ -68,15 +85,8 @@ class Queue(Alarm):
         self.lined: i64 = 0  # jobs that stand in line in a group, behind the one whose turn it is
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first
-
-    def lane(self, priority: i64) -> Lane:
-        for lane in self.lanes:
-            if lane.priority == priority:
-                return lane
-        lane = Lane(priority)
-        self.lanes.append(lane)
-        self.lanes.sort(key=lambda each: -each.priority)
-        return lane
+        self.rules: Rules | None = None  # what says which job is next, where that is not only the lanes
+        self.domains: Domains = NO_DOMAINS  # those of the node, where there are rules
 
     def push(self, job: Job) -> None:
         self.size += 1
@@ -84,13 +94,15 @@ class Queue(Alarm):
         job.state = QUEUED
         job.qtime = 0
         priority = i64(job.priority)
-        if priority == PRIORITY_DEFAULT:
+        if self.rules is not None:
+            self.rules.push(job)
+        elif priority == PRIORITY_DEFAULT:
             self.normal.push(job)
         else:
-            self.lane(priority).push(job)
+            lane_of(self.lanes, priority).push(job)
 
     def pop(self) -> Job | None:
-        """Take the next job; the caller gives it its new state."""
+        """Take the next job of a queue without rules; the caller gives it its new state."""
         if self.size == 0:
             return None
         if len(self.lanes) == 1:
@@ -108,20 +120,31 @@ class Queue(Alarm):
     def remove(self, job: Job) -> None:
         """Take out a job that is queued here; the caller gives it its new state."""
         self.size -= 1
-        self.lane(i64(job.priority)).remove(job)
+        if self.rules is not None:
+            self.rules.remove(job)
+        else:
+            lane_of(self.lanes, i64(job.priority)).remove(job)
+
+    def ahead(self, job: Job) -> i64:
+        """How many jobs would be handed out before one that is queued here; of its own tenant and domain only."""
+        return ahead_of(self.lanes if self.rules is None else self.rules.lanes_of(job), job)
 
     def oldest(self, count: int) -> list[Job]:
-        """The next `count` jobs in the order they would be handed out."""
+        """The next `count` jobs in the order they would be handed out; those that wait for a domain come last."""
         found: list[Job] = []
-        for lane in self.lanes:
+        for lane in self.lanes if self.rules is None else self.rules.all_lanes():
             lane.oldest(count - len(found), found)
+            if len(found) >= count:
+                break
         return found
 
     def latest(self, count: int) -> list[Job]:
         """The last `count` jobs, the one that would be handed out last first."""
         found: list[Job] = []
-        for lane in reversed(self.lanes):
+        for lane in reversed(self.lanes if self.rules is None else self.rules.all_lanes()):
             lane.latest(count - len(found), found)
+            if len(found) >= count:
+                break
         return found
 
     def note_import(self, index: i64, now: i64) -> None:
@@ -140,4 +163,10 @@ class Queue(Alarm):
 
     def is_unused(self) -> bool:
         """Nothing is lost if this queue is forgotten."""
-        return self.held == 0 and self.paused == 0 and self.maxlen == 0 and not self.waiting and not self.interest
+        return (
+            self.held == 0 and self.paused == 0 and self.pause_word == 0 and self.maxlen == 0
+            and not self.waiting and not self.interest and (self.rules is None or self.rules.is_unused())
+        )
+
+
+NO_DOMAINS: Final = Domains()

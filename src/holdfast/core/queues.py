@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, records, waiting
+from holdfast.core import errors, federate, records, settings, waiting
 from holdfast.core.errors import Refused
 from holdfast.core.limits import (
     NEVER,
@@ -49,6 +49,8 @@ def make_queue(node: Node, name: bytes) -> Queue:
     node.names.add(name)
     node.account(cost)
     node.alarms.set(queue, node.now + queue_idle(node))
+    if node.registers.count > 0:
+        settings.apply_to_queue(node, queue)
     return queue
 
 
@@ -56,6 +58,17 @@ def queue_idle(node: Node) -> i64:
     if node.level == 0:
         return QUEUE_IDLE_MS
     return QUEUE_IDLE_MS_LEVEL1 if node.level == 1 else QUEUE_IDLE_MS_LEVEL2
+
+
+def look(node: Node, queue: Queue) -> None:
+    """A queue's alarm: a pause may be over, or nobody uses it any more."""
+    if queue.pause_until != 0 and queue.pause_until <= node.now:
+        queue.pause_word = 0
+        set_paused(node, queue, 0, 0)
+        federate.give(node, queue)
+    forget_if_idle(node, queue)
+    if queue.pause_until != 0:
+        node.alarms.at_latest(queue, queue.pause_until)
 
 
 def forget_if_idle(node: Node, queue: Queue) -> None:
@@ -70,14 +83,20 @@ def forget_queue(node: Node, queue: Queue) -> None:
     del node.queues[queue.name]
     node.names.remove(queue.name)
     queue.wake = NEVER
+    if queue.rules is not None and queue.rules.throttle is not None:
+        queue.rules.throttle.wake = NEVER
     if node.last_queue is queue:
         node.last_queue = Queue(NO_NAME, 0)
     node.account(-queue_cost(queue.name))
 
 
-def set_paused(node: Node, queue: Queue, paused: i64) -> None:
+def set_paused(node: Node, queue: Queue, paused: i64, ms: i64) -> None:
+    """For so many milliseconds, or, with 0, until somebody says otherwise."""
     was = queue.paused
     queue.paused = paused
+    queue.pause_until = node.now + ms if ms > 0 else 0
+    if ms > 0:
+        node.alarms.at_latest(queue, queue.pause_until)
     records.queue(node, queue)
     if was & PAUSE_OUT and not paused & PAUSE_OUT:
         waiting.serve(node, queue)

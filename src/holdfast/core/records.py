@@ -21,9 +21,10 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
+from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
+from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
+FATE: Final = 30
+LEASE: Final = 31
+RESULT: Final = 32
 KEY: Final = 40
+REGISTER: Final = 60
+THROTTLE: Final = 61
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -288,6 +294,55 @@ def handout(node: Node, job: Job, ms: i64) -> None:
         node.must_sync = True
 
 
+def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
+    """The same with its token and who has it, so that a restart knows them."""
+    if not node.is_recording or (
+        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+    ):
+        return
+    out = begin(node, LEASE)
+    write_name(out, job)
+    bus.write_i64(out, ms)
+    bus.write_i64(out, lease.start)
+    bus.write_i64(out, lease.number)
+    bus.write_i64(out, node.now - lease.since)
+    bus.write_i8(out, 1 if lease.is_cancelled else 0)
+    bus.write_name(out, lease.worker)
+    bus.write_name(out, lease.address)
+    end(node)
+    if job.retry == 0 and not node.broken("once-not-synced"):
+        node.must_sync = True
+
+
+def fate(node: Node, job: Job) -> None:
+    """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
+    if not node.is_recording:
+        return
+    out = begin(node, FATE)
+    write_name(out, job)
+    bus.write_i64(out, job.expire - node.now)
+    bus.write_i64(out, max(1, job.qtime - node.now) if job.flags & BACKING_OFF else 0)
+    bus.write_u32(out, i64(job.nacks))
+    bus.write_u32(out, i64(job.deliveries))
+    bus.write_i8(out, i64(job.priority))
+    bus.write_name(out, job.queue.name)
+    more = job.more
+    bus.write_name(out, b"" if more is None else more.to_bytes())
+    end(node)
+
+
+def result(node: Node, jid: bytes, word: i64, left: i64, data: bytes) -> None:
+    """What a job came to, for whoever asks."""
+    if not node.is_recording or node.broken("result-not-kept"):
+        return
+    out = begin(node, RESULT)
+    out.write(jid)
+    bus.write_i8(out, word)
+    bus.write_i64(out, left)
+    bus.write_name(out, data)
+    end(node)
+
+
 def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
     if not node.is_recording or node.broken("move-not-recorded"):
         return
@@ -368,6 +423,32 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def register(
+    node: Node, kind: bytes, name: bytes, field: bytes, value: bytes | None, time: i64, writer: bytes
+) -> None:
+    """What is set for the whole cluster; a time of 0: it is forgotten that this was deleted."""
+    if not node.is_recording:
+        return
+    out = begin(node, REGISTER)
+    bus.write_name(out, kind)
+    bus.write_name(out, name)
+    bus.write_name(out, field)
+    bus.write_i8(out, 0 if value is None else 1)
+    bus.write_name(out, b"" if value is None else value)
+    bus.write_i64(out, time)
+    out.write(writer)
+    end(node)
+
+
+def throttle(node: Node, throttle: Throttle) -> None:
+    """How long a bucket takes to be full again: in a snapshot, since hand-outs before it are not told again."""
+    out = begin(node, THROTTLE)
+    bus.write_i8(out, 0 if throttle.queue is None else 1)
+    bus.write_name(out, throttle.name)
+    bus.write_i64(out, throttle.full_at - now_ns(node))
     end(node)
 
 

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, gates, history, home, links, peers, records, requeue, tombs, waiting
+from holdfast.core import acks, errors, fate, gates, history, home, links, peers, records, requeue, tombs, waiting
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
@@ -288,6 +288,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         else:
+            fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
         return
     queue = node.queues.get(copy.queue)
@@ -302,7 +303,12 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     job.holders |= peer.bit
     job.state = ACTIVE
     job.responsible = int(peer.index)
+    if job.more is not None and job.more.cause:
+        fate.arrive(node, job)
     records.job(node, job)
+    if job.state == DEAD:
+        write_gotjob(peer, job, version)
+        return
     node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
     write_gotjob(peer, job, version)
 
@@ -521,6 +527,25 @@ def abort(node: Node, job: Job, error: bytes) -> None:
             acks.end(node, each, acks.ABORTED)
     if error:
         node.fill_slot(task.session, task.slot, b"-" + error + b"\r\n")
+
+
+def abandon(node: Node, job: Job) -> bool:
+    """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
+
+    It was accepted, then, as far as anybody can tell; its producer gets the id.
+    """
+    task = job.task
+    if not isinstance(task, Adding):
+        return False
+    job.task = None
+    if job.state != WAIT_REPL:
+        return False
+    job.queue.adding -= 1
+    history.added(node, job)
+    acks.mark(node, job, acks.DONE)
+    node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")
+    node.wake_at(job, node.now + acks.TAKE_OVER_MS)
+    return True
 
 
 def abort_all(node: Node, session: Session) -> None:

@@ -15,9 +15,21 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records
+from holdfast.core import records, registers, rules
 from holdfast.core.acks import Ending
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
+from holdfast.core.job import (
+    ACK_ONLY,
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    DEAD,
+    GONE,
+    HANDED_OUT,
+    IN_DOUBT,
+    WAIT_REPL,
+    Job,
+    Page,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -37,6 +49,8 @@ class Walk:
         self.page: i64 = 0
         self.tombs: list[bytes] = list(node.tombs)
         self.tomb: i64 = 0
+        self.results: list[bytes] = list(node.results.kept)
+        self.result: i64 = 0
         self.is_begun: bool = False
         self.is_done: bool = False
 
@@ -70,8 +84,9 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
+            registers.write_all(node)
             for queue in node.queues.values():
-                if queue.paused or queue.maxlen:
+                if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)
         while self.page < len(self.pages):
             if len(self.log) >= bytes_most:
@@ -88,6 +103,14 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        while self.result < len(self.results):
+            if len(self.log) >= bytes_most:
+                return
+            jid = self.results[self.result]
+            result = node.results.kept.get(jid)
+            if result is not None and result.data is not None:
+                records.result(node, jid, result.word, max(1, result.until - node.now), result.data)
+            self.result += 1
         for key, taken in node.taken.items():
             if taken.job is None and taken.until > node.now:
                 records.taken_key(node, key, taken.jid, taken.until - node.now)
@@ -99,9 +122,11 @@ class Walk:
                 records.had(node, peer, number, until)
             for number in peer.refused:
                 records.refused(node, peer, number)
+        rules.write_throttles(node)
         self.pages = []
         self.tombs = []
-        self.page = self.tomb = 0
+        self.results = []
+        self.page = self.tomb = self.result = 0
         self.is_done = True
 
 
@@ -115,7 +140,13 @@ def write_job(node: Node, job: Job) -> None:
         task = job.task
         if isinstance(task, Ending):
             records.ending(node, job, task.why)
+    elif job.state == DEAD or job.flags & BACKING_OFF:
+        records.fate(node, job)
     elif job.flags & IN_DOUBT:
         records.doubt(node, job)
     elif job.state == ACTIVE and job.flags & HANDED_OUT and (job.qtime != 0 or job.retry == 0):
-        records.handout(node, job, max(0, job.qtime - node.now))
+        ms = max(0, job.qtime - node.now)
+        if job.lease is None:
+            records.handout(node, job, ms)
+        else:
+            records.lease(node, job, job.lease, ms)

@@ -7,7 +7,7 @@ from holdfast.core.config import Config
 from holdfast.core.job import Job, Origin
 from holdfast.core.node import Node
 from holdfast.core.queue import Queue
-from holdfast.core.step import Connect, Do, Effects, step
+from holdfast.core.step import Connect, Do, Effects, Tick, step
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 START_MS = 1_700_000_000_000
@@ -37,3 +37,12 @@ class Bench:
 
     def do(self, *words: bytes | str) -> bytes | None:
         return self.step(1, *words).reply
+
+    def wait(self, ms: int) -> None:
+        """Time passes, and what is due is done."""
+        until = self.now + ms
+        while (wake := int(self.node.next_wake())) <= until:
+            self.now = max(self.now, wake)
+            step(self.node, self.now, Tick())
+        self.now = until
+        step(self.node, self.now, Tick())

@@ -1,15 +1,15 @@
-"""Commands about queues: how long, what is in them, pausing, bounds, emptying."""
+"""Commands about queues: how long, what is in them, pausing, emptying. Their settings are in settings.py."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, federate, flush, queues, records
+from holdfast.core import census, errors, federate, flush, queues, registers, settings
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
-from holdfast.core.parse import at_least, integer
+from holdfast.core.parse import integer, seconds, value_of
 from holdfast.core.queue import IMPORT_WINDOW_MS, PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_int, write_null_array, write_simple
 from holdfast.core.session import Session
@@ -42,13 +42,20 @@ def qpeek(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
-    """The figures of a queue at this node as names and values; null if it has no such queue."""
+    """The figures of a queue at this node as names and values; null if it has no such queue.
+
+    After Disque's: how many of its jobs were acknowledged, given back, died, expired and were answered for too late,
+    counted at the node where it happened; then how many are with a worker, delayed, and dead and kept, of those that
+    this node sees to, by the last walk over all jobs: at most a second old below twenty thousand of them.
+    """
     queue = node.queues.get(argv[1])
     out = node.out
     if queue is None:
         write_null_array(out, session)
         return
-    write_array(out, 20)
+    census.look(node)
+    tally = census.tally(node, queue)
+    write_array(out, 36)
     write_bulk(out, b"name")
     write_bulk(out, queue.name)
     write_named(out, b"len", queue.size + queue.lined)
@@ -62,6 +69,14 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_named(out, b"jobs-out", queue.jobs_out)
     write_bulk(out, b"pause")
     write_bulk(out, PAUSE_NAMES[queue.paused])
+    write_named(out, b"acked", queue.acked)
+    write_named(out, b"nacked", queue.nacked)
+    write_named(out, b"dead", queue.died)
+    write_named(out, b"expired", queue.expired)
+    write_named(out, b"lease-lost", queue.lease_lost)
+    write_named(out, b"out", tally.out)
+    write_named(out, b"delayed", tally.delayed)
+    write_named(out, b"dead-kept", tally.dead)
 
 
 def import_mask(node: Node, queue: Queue) -> i64:
@@ -76,15 +91,21 @@ def import_mask(node: Node, queue: Queue) -> i64:
 def pause(node: Node, session: Session, argv: list[bytes]) -> None:
     """Pause a queue for those who add (in), for those who fetch (out), for all, or for none again.
 
-    The words of one call make the new state; `state` alone changes nothing and says how it is. `bcast` tells
-    the other nodes, too.
+    The words of one call make the new state; `state` alone changes nothing and says how it is. `bcast` is a word to
+    all nodes, those that are away will hear of it; so is one with FOR, after whose seconds the pause ends by itself.
     """
     paused: i64 = -1
+    lasts: i64 = 0
     is_for_all = False
-    for i in range(2, len(argv)):
+    i = 1
+    while i + 1 < len(argv):
+        i += 1
         word = argv[i].lower()
         if word == b"bcast":
             is_for_all = True
+        elif word == b"for":
+            lasts = seconds(value_of(argv, i), 1, b"ERR FOR must be followed by a number of seconds > 0")
+            i += 1
         elif word == b"none":
             paused = 0
         elif word == b"in":
@@ -99,15 +120,16 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
     if queue is None and paused > 0:
         check_queue_name(argv[1])
         queue = node.queue(argv[1])
-    if paused >= 0 and is_for_all:
-        federate.tell_pause(node, argv[1], paused)
-    if queue is None:
-        write_simple(node.out, b"none")
-        return
-    if paused >= 0:
-        queues.set_paused(node, queue, paused)
+    if lasts > 0 and paused <= 0:
+        raise BadRequest(b"ERR FOR goes with in, out or all")
+    if paused >= 0 and (is_for_all or lasts > 0):
+        until = b" %d" % (node.wall + lasts * 1000) if lasts > 0 else b""
+        registers.put(node, settings.KIND, argv[1], {b"paused": PAUSE_NAMES[paused] + until})
+    elif paused >= 0 and queue is not None:
+        queue.pause_stamp = registers.new_stamp(node)  # a word to all nodes that was said before comes too late
+        queues.set_paused(node, queue, paused, 0)
         federate.give(node, queue)
-    write_simple(node.out, PAUSE_NAMES[queue.paused])
+    write_simple(node.out, PAUSE_NAMES[0 if queue is None else queue.paused])
 
 
 def qflush(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -115,68 +137,3 @@ def qflush(node: Node, session: Session, argv: list[bytes]) -> None:
     held. Answers how many there were."""
     queue = node.queues.get(argv[1])
     write_int(node.out, 0 if queue is None else flush.flush_queue(node, queue))
-
-
-# Settings of a queue that will come with later parts of Holdfast: known, and refused by name.
-LATER: Final = (b"rate", b"concurrency", b"journal", b"fsync", b"attempts", b"totalmaxlen", b"retention")
-
-
-def queue(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Settings of one queue: QUEUE SET q name value [name value ...], QUEUE GET q [name ...].
-
-    maxlen: jobs the queue may hold, whether queued, delayed or handed out; more are refused, none is ever
-    dropped. 0 is no bound. paused: none, in, out or all, as PAUSE.
-    """
-    word = argv[1].upper()
-    if word == b"SET" and len(argv) >= 5 and len(argv) % 2 == 1:
-        queue_set(node, argv)
-        node.out.write(b"+OK\r\n")
-    elif word == b"GET" and len(argv) >= 3:
-        queue_get(node, session, argv)
-    else:
-        raise BadRequest(b"ERR use QUEUE SET q name value [name value ...] or QUEUE GET q [name ...]")
-
-
-def queue_set(node: Node, argv: list[bytes]) -> None:
-    """All values are read before the first takes effect."""
-    maxlen: i64 = -1
-    paused: i64 = -1
-    for i in range(3, len(argv), 2):
-        name = argv[i].lower()
-        value = argv[i + 1]
-        if name == b"maxlen":
-            maxlen = at_least(value, 0, b"ERR maxlen must be a non negative number")
-        elif name == b"paused":
-            if value.lower() not in PAUSE_NAMES:
-                raise BadRequest(b"ERR paused must be none, in, out or all")
-            paused = PAUSE_NAMES.index(value.lower())
-        elif name in LATER:
-            raise BadRequest(b"ERR the queue setting '%b' is not available in this version" % name)
-        else:
-            raise BadRequest(b"ERR there is no queue setting '%b'" % errors.printable(name))
-    check_queue_name(argv[2])
-    found: Queue = node.queue(argv[2])
-    if maxlen >= 0:
-        found.maxlen = maxlen
-        records.queue(node, found)
-    if paused >= 0:
-        queues.set_paused(node, found, paused)
-        federate.give(node, found)
-
-
-def queue_get(node: Node, session: Session, argv: list[bytes]) -> None:
-    names = [name.lower() for name in argv[3:]] or [b"maxlen", b"paused"]
-    found = node.queues.get(argv[2])
-    for name in names:
-        if name in LATER:
-            raise BadRequest(b"ERR the queue setting '%b' is not available in this version" % name)
-        if name != b"maxlen" and name != b"paused":
-            raise BadRequest(b"ERR there is no queue setting '%b'" % errors.printable(name))
-    out = node.out
-    write_array(out, 2 * len(names))
-    for name in names:
-        write_bulk(out, name)
-        if name == b"maxlen":
-            write_int(out, 0 if found is None else found.maxlen)
-        else:
-            write_bulk(out, PAUSE_NAMES[0 if found is None else found.paused])

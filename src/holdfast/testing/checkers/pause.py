@@ -14,7 +14,8 @@ def pause_holds(facts: Facts) -> list[Violation]:
     paused: dict[Where, int] = {}
     asked: dict[int, Where] = {}  # pauses that are not answered: what they do may be done already, or not
     told: dict[str, int] = {}  # by queue: when somebody last told all nodes, which takes its time
-    flight_ms = facts.number("flight_ms", 0) + 1_000
+    # The later word counts, by clocks that differ: one from a fast clock may come after one that was said later.
+    flight_ms = facts.number("flight_ms", 0) + facts.number("skew_ms", 0) + 1_000
     for op in facts.history.ops:
         if op.f == "pause" and op.type == INVOKE:
             node, queue = asked[op.number] = (op.node, op.value["queue"])

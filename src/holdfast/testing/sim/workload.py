@@ -128,9 +128,10 @@ class Workload:
     # -- the second phase ----------------------------------------------------------------------------------
 
     def resume_all(self, _: None) -> None:
+        """At every node, so that whoever knows of the latest pause speaks after it."""
         for name in self.cluster.names:
             for queue in self.plan.queues:
-                self.pause(name, queue, ["none"])
+                self.pause(name, queue, ["none", "bcast"])
 
     def drain(self) -> None:
         """Nothing new any more; at every node somebody waits on every queue and acks what it gets.

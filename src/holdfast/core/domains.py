@@ -1,0 +1,107 @@
+"""Domains limit jobs across queues: `ADDJOB … DOMAIN a.example.com`, `DOMAIN SET a.example.com RATE 10/s`.
+
+A domain comes into being with its first job and is forgotten when nothing waits, nothing is out and its bucket is full.
+What is set for it are registers (registers.py) under its name, or under a pattern: `*.example.com` is the default
+for every domain that ends so, each with a bucket of its own; the longest pattern that fits counts, `*` fits all.
+A domain for which nothing is set has no limit: its jobs are only counted.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core import registers, rules
+from holdfast.core.limits import DOMAINS_SWEEP, NEVER
+from holdfast.core.throttle import NS, Throttle, default_burst, now_ns, read_rate
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+KIND: Final = b"domain"
+FIELDS: Final = [b"rate", b"burst", b"concurrency", b"adapt"]
+
+
+def find(node: Node, name: bytes) -> Throttle:
+    """The domain of that name, made if it is new."""
+    known = node.domains.table.get(name)
+    if known is not None:
+        return known
+    if len(node.domains.table) >= node.domains.sweep_above:
+        sweep(node)
+    throttle = Throttle(name, None)
+    node.domains.table[name] = throttle
+    apply_to(node, throttle)
+    if node.starts_empty:
+        throttle.empty(0)  # what was handed out just before this node started nobody knows
+    return throttle
+
+
+def sweep(node: Node) -> None:
+    """Forget domains about which there is nothing to remember."""
+    table = node.domains.table
+    now = now_ns(node)
+    for name in list(table):
+        throttle = table[name]
+        if throttle.waiting == 0 and throttle.out == 0 and not throttle.bins and throttle.full_at <= now:
+            node.alarms.set(throttle, NEVER)
+            del table[name]
+    node.domains.sweep_above = max(DOMAINS_SWEEP, 2 * len(table))
+
+
+def pattern_for(node: Node, name: bytes) -> bytes:
+    """Under which name its settings are: its own, or the longest pattern that fits; empty if nothing is set."""
+    if is_set(node, name):
+        return name
+    at = name.find(b".")
+    while at >= 0:
+        pattern = b"*" + name[at:]
+        if is_set(node, pattern):
+            return pattern
+        at = name.find(b".", at + 1)
+    return b"*" if is_set(node, b"*") else b""
+
+
+def is_set(node: Node, name: bytes) -> bool:
+    fields = node.registers.things.get((KIND, name))
+    return fields is not None and any([each.value is not None for each in fields.values()])
+
+
+def apply_to(node: Node, throttle: Throttle) -> None:
+    """Take over what is set for a domain."""
+    pattern = pattern_for(node, throttle.name)
+    set_throttle(node, throttle, KIND, pattern)
+
+
+def set_throttle(node: Node, throttle: Throttle, kind: bytes, name: bytes) -> None:
+    """The rate, burst and concurrency under a name become those of a throttle."""
+    interval = read_rate(registers.value(node, kind, name, b"rate") or b"")
+    burst: i64 = int(registers.value(node, kind, name, b"burst") or b"0")
+    if burst == 0:
+        burst = 1 if interval == 0 else default_burst(interval)
+    most = int(registers.value(node, kind, name, b"concurrency") or b"0")
+    if interval != throttle.interval or burst != throttle.burst:
+        throttle.set_rate(interval, burst, now_ns(node))
+    throttle.most = most
+    throttle.adapts = registers.value(node, kind, name, b"adapt") == b"yes"
+    throttle.is_limited = interval != 0 or most != 0
+    rules.line_up(throttle)
+    if throttle.queue is not None or throttle.waiting > 0:
+        node.alarms.set(throttle, node.now)  # there may be more, or less, to wait for
+
+
+def apply(node: Node, name: bytes) -> None:
+    """A setting of a domain, or of a pattern, has changed."""
+    if name.startswith(b"*"):
+        suffix = name[1:]
+        for throttle in list(node.domains.table.values()):
+            if throttle.name.endswith(suffix):
+                apply_to(node, throttle)
+    elif name in node.domains.table:
+        apply_to(node, node.domains.table[name])
+
+
+def next_ms(node: Node, throttle: Throttle) -> i64:
+    """Milliseconds until a job may pass, as far as the rate goes."""
+    now = now_ns(node)
+    return 0 if throttle.has_token(now) else max(0, (throttle.next_at(now) - now + NS - 1) // NS)

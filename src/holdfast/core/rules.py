@@ -1,0 +1,509 @@
+"""The order of a queue whose jobs have keys: tenants in turn, each tenant's jobs as their domains let them.
+
+A queue of plain jobs is a few lanes, and knows nothing of this file. The first job with a tenant or a domain, or a rate
+or a concurrency for the whole queue, gives it Rules, and from then on they say which job is next:
+
+    the throttle of the queue, if it has one     closed: nothing goes out
+      lines, one for each tenant                 in turn, by weight
+        lanes                                    jobs that need nobody's leave, by priority and age
+        bins, one for each limited domain        while the domain is open, among the lanes' jobs by priority and age
+
+Turns are taken by virtual time: a line that was served is due again after a stride, which is the shorter the greater
+its weight; the line that is due first is next. A line with nothing to give is not in the rotation, and one that comes
+back is due now, not in the past: nobody saves up turns, and nobody waits for another's million jobs.
+
+A bin stands in its line's heap by its first job. A bin of a closed domain is in no heap: it is put back when its
+throttle opens (`opened`). So a hand-out costs the logarithm of the open bins of one tenant, however many closed ones
+there are.
+
+A job whose domain got its limit while it was in a lane is put into a bin when its turn comes.
+"""
+from __future__ import annotations
+
+from heapq import heappop, heappush, heapreplace
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from holdfast.core import domains, federate, records, tenants, waiting
+from holdfast.core.job import ACTIVE, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
+from holdfast.core.limits import NEVER
+from holdfast.core.peers import ME
+from holdfast.core.queue import PAUSE_OUT
+from holdfast.core.throttle import NS, Throttle, now_ns
+from holdfast.wire.bus import Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+    from holdfast.core.queue import Queue
+
+STRIDE: Final = 1 << 32
+"""Virtual time of a hand-out to a tenant of weight one."""
+
+
+class Bin:
+    """Queued jobs of one domain in one line."""
+
+    def __init__(self, line: Line, throttle: Throttle) -> None:
+        self.line: Line = line
+        self.throttle: Throttle = throttle
+        self.lanes: list[Lane] = []
+        self.size: i64 = 0
+        self.entry: i64 = 0  # number of the entry in the line's heap that counts; 0: there is none
+
+
+class Line:
+    """What one tenant has in one queue."""
+
+    def __init__(self, rules: Rules, tenant: bytes, lanes: list[Lane], weight: i64) -> None:
+        self.rules: Rules = rules
+        self.tenant: bytes = tenant
+        self.lanes: list[Lane] = lanes
+        self.bins: dict[bytes, Bin] = {}
+        self.open: list[tuple[int, int, int, Bin]] = []  # by priority, age of the first job, number of the entry
+        self.size: i64 = 0
+        self.weight: i64 = weight
+        self.due: i64 = 0  # in virtual time
+        self.is_turning: bool = False
+
+    def pop(self, node: Node) -> Job | None:
+        """The next job that may go out, taken out of its place; None if none may."""
+        while True:
+            found = self.first_open(node)
+            head = next_of(self.lanes)
+            if found is not None:
+                job = next_of(found.lanes)
+                assert job is not None
+                if head is None or goes_first(job, head):
+                    pop_of(found.lanes)
+                    self.binned_left(found, job)
+                    return job
+            if head is None:
+                return None
+            pop_of(self.lanes)
+            throttle = throttle_of(node, head)
+            if throttle is None or not throttle.is_limited:
+                self.size -= 1
+                return head
+            self.put_into_bin(head, throttle)
+            if is_open(node, throttle):
+                self.line_up(self.bins[throttle.name])
+
+    def first_open(self, node: Node) -> Bin | None:
+        """The bin with the first job among those whose domain is open."""
+        while self.open:
+            entry = self.open[0]
+            bin = entry[3]
+            if bin.entry == entry[2]:
+                if is_open(node, bin.throttle):
+                    return bin
+                bin.entry = 0
+            heappop(self.open)
+        return None
+
+    def put_into_bin(self, job: Job, throttle: Throttle) -> None:
+        bin = self.bins.get(throttle.name)
+        if bin is None:
+            bin = Bin(self, throttle)
+            self.bins[throttle.name] = bin
+        if bin.size == 0:
+            throttle.bins[bin] = None
+        job.flags |= BINNED
+        bin.size += 1
+        lane_of(bin.lanes, i64(job.priority)).push(job)
+        if throttle.wake == NEVER and (bin.entry == 0 or next_of(bin.lanes) is job):
+            self.line_up(bin)
+
+    def binned_left(self, bin: Bin, job: Job) -> None:
+        """A job was taken out of a bin."""
+        job.flags &= ~BINNED
+        self.size -= 1
+        bin.size -= 1
+        del bin.throttle.bins[bin]
+        if bin.size == 0:
+            del self.bins[bin.throttle.name]
+            bin.entry = 0
+            return
+        bin.throttle.bins[bin] = None  # at the end: queues that share a domain take turns
+        if bin.entry != 0:
+            self.line_up(bin)
+
+    def line_up(self, bin: Bin) -> None:
+        """Put a bin to its place in the heap, and the line into the rotation. An entry that was there is void."""
+        job = next_of(bin.lanes)
+        assert job is not None
+        self.rules.entries += 1
+        was = bin.entry
+        bin.entry = self.rules.entries
+        entry = (-int(job.priority), int(job.ctime), int(bin.entry), bin)
+        if was != 0 and self.open and self.open[0][2] == was:
+            heapreplace(self.open, entry)
+        else:
+            heappush(self.open, entry)
+        self.rules.turn(self)
+
+
+def goes_first(a: Job, b: Job) -> bool:
+    return a.priority > b.priority or (a.priority == b.priority and precedes(a, b))
+
+
+class Rules:
+    def __init__(self, queue: Queue) -> None:
+        self.queue: Queue = queue
+        self.throttle: Throttle | None = None
+        self.entries: i64 = 0  # made so far, in all heaps
+        self.plain: Line = Line(self, b"", queue.lanes, 1)  # of jobs without a tenant
+        self.plain.size = queue.size
+        self.lines: dict[bytes, Line] = {b"": self.plain}
+        self.turns: list[tuple[int, int, Line]] = []
+        self.virtual: i64 = 0  # when the line served last was due
+
+    def line(self, tenant: bytes, weight: i64) -> Line:
+        found = self.lines.get(tenant)
+        if found is None:
+            found = Line(self, tenant, [], weight)
+            self.lines[tenant] = found
+            if len(self.lines) == 2 and self.plain.size > 0:
+                self.turn(self.plain)
+        return found
+
+    def turn(self, line: Line) -> None:
+        """The line has something to give: it is in the rotation."""
+        if line.is_turning:
+            return
+        line.is_turning = True
+        line.due = max(line.due, self.virtual)
+        self.entries += 1
+        heappush(self.turns, (int(line.due), int(self.entries), line))
+
+    def push(self, job: Job) -> None:
+        """A job is queued; `prepare` was asked before."""
+        more = job.more
+        line = self.plain
+        throttle: Throttle | None = None
+        if more is not None:
+            if more.tenant:
+                line = self.line(more.tenant, 1)
+            if more.domain:
+                throttle = self.queue.domains.table[more.domain]
+                throttle.waiting += 1
+        line.size += 1
+        if throttle is not None and throttle.is_limited:
+            line.put_into_bin(job, throttle)
+        else:
+            lane_of(line.lanes, i64(job.priority)).push(job)
+            self.turn(line)
+
+    def remove(self, job: Job) -> None:
+        """Take out a job that is queued."""
+        more = job.more
+        line = self.plain
+        if more is not None:
+            if more.tenant:
+                line = self.lines[more.tenant]
+            if more.domain:
+                throttle = self.queue.domains.table[more.domain]
+                throttle.waiting -= 1
+                if job.flags & BINNED:
+                    bin = line.bins[more.domain]
+                    lane_of(bin.lanes, i64(job.priority)).remove(job)
+                    line.binned_left(bin, job)
+                    self.drop_if_empty(line)
+                    return
+        line.size -= 1
+        lane_of(line.lanes, i64(job.priority)).remove(job)
+        self.drop_if_empty(line)
+
+    def lanes_of(self, job: Job) -> list[Lane]:
+        """Where a queued job stands."""
+        more = job.more
+        if more is None:
+            return self.plain.lanes
+        line = self.lines[more.tenant]
+        return line.bins[more.domain].lanes if job.flags & BINNED else line.lanes
+
+    def drop_if_empty(self, line: Line) -> None:
+        """A tenant that is in the rotation is remembered until its turn has come: it may be back before."""
+        if line.size == 0 and not line.is_turning and line is not self.plain:
+            del self.lines[line.tenant]
+
+    def all_lanes(self) -> list[Lane]:
+        """Of all lines, those of bins at the end."""
+        lanes: list[Lane] = []
+        for line in self.lines.values():
+            lanes += line.lanes
+        for line in self.lines.values():
+            for bin in line.bins.values():
+                lanes += bin.lanes
+        return lanes
+
+    def is_unused(self) -> bool:
+        """Nothing is lost if they are forgotten: what is set for a queue, registers know."""
+        throttle = self.throttle
+        return throttle is None or (throttle.out == 0 and throttle.wake >= NEVER and throttle.interval == 0)
+
+    def next(self, node: Node) -> Job | None:
+        """Taken out of its place; the caller looks whether it is still alive, and pays."""
+        if len(self.lines) == 1:
+            return self.plain.pop(node)
+        while self.turns:
+            line = self.turns[0][2]
+            job = line.pop(node)
+            if job is None:
+                heappop(self.turns)
+                line.is_turning = False
+                self.drop_if_empty(line)
+                continue
+            self.virtual = line.due
+            line.due += STRIDE // line.weight
+            self.entries += 1
+            heapreplace(self.turns, (int(line.due), int(self.entries), line))
+            return job
+        return None
+
+
+# -- what a node does with them --------------------------------------------------------------------------------
+
+
+def rules_of(node: Node, queue: Queue) -> Rules:
+    """Made if need be."""
+    rules = queue.rules
+    if rules is None:
+        rules = Rules(queue)
+        queue.rules = rules
+        queue.domains = node.domains
+    return rules
+
+
+def prepare(node: Node, job: Job) -> None:
+    """Before a job with keys is queued: what it is queued by is there, and a closed throttle is known to be closed."""
+    more = job.more
+    if more is None:
+        return
+    if more.tenant:
+        rules_of(node, job.queue).line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+    if more.domain:
+        rules_of(node, job.queue)
+        throttle = domains.find(node, more.domain)
+        if throttle.is_limited and throttle.wake == NEVER:
+            is_open(node, throttle)
+
+
+def throttle_of(node: Node, job: Job) -> Throttle | None:
+    """Of its domain."""
+    more = job.more
+    return None if more is None or not more.domain else node.domains.table[more.domain]
+
+
+def is_open(node: Node, throttle: Throttle) -> bool:
+    """Whether a job may pass; if it is only a matter of time the throttle wakes us then."""
+    if not throttle.has_room():
+        return False
+    now = now_ns(node)
+    if throttle.has_token(now):
+        return True
+    node.alarms.set(throttle, node.start + (throttle.next_at(now) + NS - 1) // NS)
+    return False
+
+
+def pop(node: Node, queue: Queue) -> Job | None:
+    """The next job of a queue with rules that may go out now; its tokens are taken, and it counts as out."""
+    rules = queue.rules
+    assert rules is not None
+    throttle = rules.throttle
+    while throttle is None or is_open(node, throttle):
+        job = rules.next(node)
+        if job is None:
+            return None
+        queue.size -= 1
+        domain = throttle_of(node, job)
+        if domain is not None:
+            domain.waiting -= 1
+        if job.expire <= node.now:
+            job.state = ACTIVE
+            node.expire(job)
+            continue
+        pay(node, job, throttle, domain)
+        return job
+    return None
+
+
+def pay(node: Node, job: Job, throttle: Throttle | None, domain: Throttle | None) -> None:
+    now = now_ns(node)
+    if throttle is not None:
+        if not node.broken("token-not-spent"):
+            throttle.take(now)
+        throttle.out += 1
+        job.flags |= COUNTED
+    if domain is not None:
+        if not node.broken("token-not-spent"):
+            domain.take(now)
+        domain.out += 1
+        job.flags |= COUNTED
+
+
+def unpay(node: Node, job: Job) -> None:
+    """It was popped and not handed out."""
+    if job.flags & COUNTED:
+        now = now_ns(node)
+        for throttle in throttles(node, job):
+            throttle.give_back(now)
+        let_go(node, job)
+
+
+def throttles(node: Node, job: Job) -> list[Throttle]:
+    """Those that a job passes."""
+    found: list[Throttle] = []
+    rules = job.queue.rules
+    if rules is not None and rules.throttle is not None:
+        found.append(rules.throttle)
+    domain = throttle_of(node, job)
+    if domain is not None:
+        found.append(domain)
+    return found
+
+
+def hand_over(node: Node, job: Job) -> bool:
+    """A job was given to us that passed its throttles where it came from: if somebody waits it goes out at once.
+
+    Otherwise it is queued like any other, and pays again: a token kept for later would make two go out at once.
+    """
+    queue = job.queue
+    more = job.more
+    if more is not None and more.group:
+        return False
+    is_keyed = more is not None and more.domain != b""
+    if (queue.rules is None and not is_keyed) or not queue.waiting or queue.paused & PAUSE_OUT:
+        return False
+    rules = rules_of(node, queue)
+    if more is not None and more.domain:
+        domains.find(node, more.domain)
+    found = throttles(node, job)
+    if rules.throttle is not None and not rules.throttle.has_room():
+        return False
+    for throttle in found:
+        throttle.out += 1
+        job.flags |= COUNTED
+    job.flags |= QUEUED_BEFORE
+    queue.used = node.now
+    queue.jobs_in += 1
+    waiting.give_to_first(node, queue, job)
+    return True
+
+
+def let_go(node: Node, job: Job) -> None:
+    """A job that was out is not any more: it ended, or is to be queued again. There may be room for another."""
+    if not job.flags & COUNTED:
+        return
+    job.flags &= ~COUNTED
+    for throttle in throttles(node, job):
+        throttle.out -= 1
+        if throttle.most > 0 and throttle.out == throttle.most - 1:
+            line_up(throttle)
+            node.alarms.at_latest(throttle, node.now)  # serve later: the caller is in the middle of something
+
+
+def opened(node: Node, throttle: Throttle) -> None:
+    """The time has come for a throttle that was closed, or a place is free: whoever waits may be served."""
+    if not is_open(node, throttle):
+        return
+    queue = throttle.queue
+    if queue is not None:
+        serve(node, queue)
+        return
+    line_up(throttle)
+    for bin in list(throttle.bins):
+        if not is_open(node, throttle):
+            return
+        if bin.size > 0:
+            serve(node, bin.line.rules.queue)
+
+
+def line_up(throttle: Throttle) -> None:
+    """A domain is open: its bins are among those that are looked at."""
+    for bin in throttle.bins:
+        if bin.entry == 0:
+            bin.line.line_up(bin)
+
+
+def serve(node: Node, queue: Queue) -> None:
+    if queue.waiting:
+        waiting.serve(node, queue)
+    if queue.interest:
+        federate.give(node, queue)
+
+
+def is_out(node: Node, job: Job) -> bool:
+    """Handed out here, and not ended as far as we know."""
+    return (
+        job.state == ACTIVE and job.responsible == ME and job.flags & HANDED_OUT != 0
+        and job.flags & (MOVING | IN_DOUBT) == 0 and (job.qtime != 0 or job.retry == 0)
+    )
+
+
+# -- after a restart -------------------------------------------------------------------------------------------
+
+
+def went_out(node: Node, job: Job, ms: i64) -> None:
+    """The journal says that a job was handed out so many milliseconds ago: its tokens were taken then."""
+    more = job.more
+    if more is not None and more.domain:
+        domains.find(node, more.domain)
+    for throttle in throttles(node, job):
+        throttle.take(now_ns(node) - ms * NS)
+
+
+def load_throttle(node: Node, reader: Reader, ms: i64) -> None:
+    is_of_queue = reader.u8() == 1
+    name = reader.name()
+    left = reader.long()
+    throttle: Throttle | None = None
+    if is_of_queue:
+        queue = node.queues.get(name)
+        throttle = None if queue is None or queue.rules is None else queue.rules.throttle
+    else:
+        throttle = domains.find(node, name)
+    if throttle is not None:
+        throttle.full_at = now_ns(node) + left - ms * NS  # whatever hand-outs were told before it
+
+
+def write_throttles(node: Node) -> None:
+    """Buckets that are not full, for a snapshot."""
+    found = list(node.domains.table.values())
+    for queue in node.queues.values():
+        if queue.rules is not None and queue.rules.throttle is not None:
+            found.append(queue.rules.throttle)
+    for throttle in found:
+        if throttle.interval != 0 and throttle.full_at > now_ns(node):
+            records.throttle(node, throttle)
+
+
+def count_all(node: Node) -> None:
+    """Everything is read: jobs that were out are so again."""
+    for job in node.all_jobs():
+        rules_are = job.queue.rules is not None
+        if (rules_are or job.flags & SPECIAL) and not job.flags & COUNTED and is_out(node, job):
+            more = job.more
+            if more is not None and more.domain:
+                rules_of(node, job.queue)
+                domains.find(node, more.domain)
+            for throttle in throttles(node, job):
+                throttle.out += 1
+                job.flags |= COUNTED
+        elif job.flags & COUNTED and not is_out(node, job):
+            let_go(node, job)
+
+
+def make_throttle(node: Node, queue: Queue) -> Throttle:
+    """The throttle of a whole queue, which counts those that are out already."""
+    rules = rules_of(node, queue)
+    if rules.throttle is None:
+        throttle = Throttle(queue.name, queue)
+        rules.throttle = throttle
+        for job in node.all_jobs():
+            if job.queue is queue and is_out(node, job):
+                throttle.out += 1
+                job.flags |= COUNTED
+    assert rules.throttle is not None
+    return rules.throttle

@@ -1,0 +1,144 @@
+"""Settings of the cluster: the later stamp wins, whatever the order of words."""
+from __future__ import annotations
+
+from holdfast.core import registers
+from holdfast.core.doubt import SKEW_MS
+from holdfast.core.registers import STEPS, Register, digest_of
+from holdfast.core.snapshot import Walk
+from holdfast.testing.sim.cluster import Cluster
+
+from .making import NODE_ID, START_MS, Bench
+
+OTHER = b"f" * 40
+
+
+def setting(sim: Cluster, name: str, queue: str = "q", field: str = "maxlen") -> bytes | None:
+    node = sim.hosts[name].node
+    assert node is not None
+    return registers.value(node, b"queue", queue.encode(), field.encode())
+
+
+def test_a_word_to_one_node_is_heard_by_all() -> None:
+    sim = Cluster(nodes="ABC", seed=1)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "7", "rate", "5/s")
+    sim.run_for(seconds=1)
+    assert [setting(sim, name) for name in "ABC"] == [b"7"] * 3
+    assert [setting(sim, name, field="rate") for name in "ABC"] == [b"5/s"] * 3
+    sim.check()
+
+
+def test_fields_are_set_apart() -> None:
+    """Two set different fields of one queue on the two sides of a cut: both stay."""
+    sim = Cluster(nodes="ABC", seed=2)
+    sim.cut("C")
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "7")
+    sim.do("C", "QUEUE", "SET", "q", "attempts", "3")
+    sim.run_for(seconds=5)
+    assert setting(sim, "C") is None
+    sim.heal()
+    sim.run_for(seconds=10)
+    for name in "ABC":
+        assert (setting(sim, name), setting(sim, name, field="attempts")) == (b"7", b"3")
+
+
+def test_of_two_words_on_the_same_field_the_later_wins_everywhere() -> None:
+    sim = Cluster(nodes="ABC", seed=3)
+    sim.cut("C")
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "1")
+    sim.run_for(seconds=1)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "2")
+    sim.heal()
+    sim.run_for(seconds=10)
+    assert [setting(sim, name) for name in "ABC"] == [b"2"] * 3
+
+
+def test_a_deletion_does_not_come_back_with_an_old_word() -> None:
+    """A deletes while C is away, and knows of the deletion until C has heard of it; then nobody keeps it."""
+    sim = Cluster(nodes="ABC", seed=4)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "5")
+    sim.run_for(seconds=2)
+    cut = sim.cut("C")
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "0")
+    sim.run_for(seconds=70)
+    assert setting(sim, "C") == b"5"
+    sim.end_fault(cut)
+    sim.run_for(seconds=15)
+    assert [setting(sim, name) for name in "ABC"] == [None] * 3
+    for name in "ABC":
+        node = sim.hosts[name].node
+        assert node is not None and node.registers.count == 0
+
+
+def test_settings_outlive_a_restart_and_reach_a_node_that_lost_its_disk() -> None:
+    sim = Cluster(nodes="ABC", seed=5)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "7")
+    sim.do("B", "DOMAIN", "SET", "*.example.com", "RATE", "1/s")
+    sim.run_for(seconds=1)
+    sim.crash("A", "kill")
+    sim.crash("B", "wipe")
+    sim.run_for(seconds=1)
+    sim.restart("AB")
+    sim.join(sim.hosts["B"])
+    sim.run_for(seconds=15)
+    for name in "ABC":
+        node = sim.hosts[name].node
+        assert setting(sim, name) == b"7"
+        assert node is not None and registers.value(node, b"domain", b"*.example.com", b"rate") == b"1/s"
+
+
+def test_a_stamp_from_the_future_is_refused_and_taken_over_when_its_time_has_come() -> None:
+    """C's clock is a minute ahead. Its word is not taken over, an operator is told, and a minute later it counts."""
+    sim = Cluster(nodes="ABC", seed=6)
+    sim.hosts["C"].clock.skew += SKEW_MS + 60_000
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.run_for(seconds=5)
+    assert [setting(sim, name) for name in "AB"] == [None, None]
+    node = sim.hosts["A"].node
+    assert node is not None and node.counters["settings-from-the-future"] > 0
+    sim.run_for(seconds=65)
+    assert [setting(sim, name) for name in "ABC"] == [b"9"] * 3
+
+
+def test_the_digest_is_of_living_values_in_any_order() -> None:
+    bench, other = Bench(), Bench()
+    bench.do("QUEUE", "SET", "q", "maxlen", "1")
+    bench.do("QUEUE", "SET", "p", "maxlen", "2")
+    for kind, name, field in ((b"queue", b"p", b"maxlen"), (b"queue", b"q", b"maxlen")):
+        found = bench.node.registers.find(kind, name, field)
+        assert found is not None
+        registers.store(other.node, kind, name, field, found)
+        assert digest_of(kind, name, field, found) >> 63 == 0
+    assert bench.node.registers.digest == other.node.registers.digest != 0
+    bench.do("QUEUE", "SET", "q", "maxlen", "0")
+    bench.do("QUEUE", "SET", "p", "maxlen", "0")
+    assert bench.node.registers.digest == 0
+
+
+def test_a_stamp_is_never_behind_one_that_was_seen() -> None:
+    bench = Bench()
+    ahead = (START_MS + 5_000) << STEPS
+    registers.store(bench.node, b"queue", b"q", b"maxlen", Register(b"1", ahead, OTHER))
+    bench.do("QUEUE", "SET", "q", "maxlen", "2")
+    found = bench.node.registers.find(b"queue", b"q", b"maxlen")
+    assert found is not None and (found.value, found.time, found.writer) == (b"2", ahead + 1, NODE_ID)
+
+
+def test_a_snapshot_has_them_all() -> None:
+    bench = Bench()
+    bench.do("QUEUE", "SET", "q", "maxlen", "3", "rate", "2/s", "burst", "4")
+    bench.do("DOMAIN", "SET", "d", "RATE", "1/s", "BURST", "1")
+    bench.do("TENANT", "SET", "q", "acme", "3")
+    bench.do("PAUSE", "q", "out", "FOR", "60")
+    bench.do("ADDJOB", "q", "x", "0", "DOMAIN", "d")
+    walk = Walk(bench.node)
+    kept = []
+    while not walk.is_done:
+        kept += walk.take_records(1000)
+    again = Bench()
+    again.node.load(kept)
+    assert again.do("QUEUE", "GET", "q") == bench.do("QUEUE", "GET", "q")
+    assert again.do("DOMAIN", "GET", "d") == bench.do("DOMAIN", "GET", "d")
+    assert again.do("TENANT", "LIST", "q") == bench.do("TENANT", "LIST", "q")
+    assert again.do("PAUSE", "q", "state") == b"+out\r\n"
+    again.wait(60_000)
+    assert again.do("PAUSE", "q", "state") == b"+none\r\n"
