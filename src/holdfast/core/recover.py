@@ -25,6 +25,7 @@ from holdfast.core import (
 )
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import (
+    ACK_ONLY,
     ACKED,
     ACTIVE,
     AWAY,
@@ -484,6 +485,15 @@ class Loading:
                 lined.append(job)
         groups.rejoin(node, lined)
 
+    def distrust(self, jobs: list[Job]) -> None:
+        """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
+        node = self.node
+        if len(node.peers) == 1 or node.config.text("appendfsync") == "always" or node.broken("lost-tail-trusted"):
+            return
+        for job in jobs:
+            if job.retry > 0 and not job.flags & ACK_ONLY:
+                acks.distrust(node, job)
+
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
@@ -498,6 +508,7 @@ class Loading:
         rules.count_all(node)
         jobs = node.all_jobs()
         self.index_keys(jobs)
+        self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
