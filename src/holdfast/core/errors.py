@@ -110,6 +110,7 @@ JOURNAL_LOST: Final = (
     b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
     b"is started again"
 )
+UNREADABLE: Final = b"MISCONF a job that is on disk cannot be read (%b). It is tried again"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 

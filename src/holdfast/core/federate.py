@@ -179,7 +179,7 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             node.endings.pop(job, None)
             job.task = None
             job.state = ACTIVE
-            job.body = copy.body
+            job.kept = copy.body
             node.account(len(copy.body))
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import census, federate, home, replicate, takeover
-from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
 
@@ -60,11 +60,13 @@ def walk(node: Node, heals: bool) -> None:
                     if job is None:
                         continue
                     jobs_left -= 1
+                    if job.state == FOLDED:
+                        continue  # has one copy and wants no other; a leaving node gives it away (`drain`)
                     census.note(node, job)
                     made = heal(node, job, heals)
                     if made > 0:
                         copies += made
-                        size += made * len(job.body)
+                        size += made * len(job.kept)
                 seq = (page.number + 1) * len(page.slots)
                 if jobs_left <= 0 or copies >= COPIES_PER_BEAT or size >= BYTES_PER_BEAT:
                     node.heal_origin = prefix
@@ -169,7 +171,7 @@ def is_safe_to_stop(node: Node) -> bool:
     """Everything this node holds is held by enough others, and nothing is in doubt."""
     if node.broken("safe-too-soon"):
         return True
-    if node.endings or node.filling:
+    if node.endings or node.filling or node.overflow.folded > 0:
         return False
     for peer in node.peers:
         if peer.moves:

@@ -73,8 +73,10 @@ from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    AWAY,
     BACKING_OFF,
     COUNTED,
+    FOLDED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -88,6 +90,7 @@ from holdfast.core.job import (
     Job,
     Origin,
     Page,
+    Run,
     special_cost,
 )
 from holdfast.core.limits import (
@@ -101,6 +104,7 @@ from holdfast.core.limits import (
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
+from holdfast.core.overflow import Overflow
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
@@ -268,6 +272,7 @@ class Node:
         self.spent: deque[Job] = deque()  # handed out at most once: what can be evicted, the oldest first
         self.spent_gone: i64 = 0  # of these, ended in some other way
         self.handouts: i64 = 0  # with a token, since the start
+        self.overflow: Overflow = Overflow(self)
         self.apply_settings()
 
     # -- events --------------------------------------------------------------------------------------------
@@ -540,7 +545,7 @@ class Node:
         self.jobs += 1
         job.queue.held += 1
         job.queue.used = self.now
-        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
+        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept))
         if job.flags & SPECIAL:
             self.account(special_cost(job))
         self.alarms.at_latest(page, job.expire)
@@ -553,6 +558,7 @@ class Node:
             cost += queue_cost(queue_name)
         if self.level >= 2 or self.used + cost > self.full:
             memory.evict(self, cost)
+            self.overflow.make_room(cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
         size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
@@ -591,7 +597,7 @@ class Node:
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
-                return job
+                return job if job is None or not job.flags & AWAY else self.overflow.bring(job)
             job.state = ACTIVE
             self.expire(job)
 
@@ -607,7 +613,7 @@ class Node:
         `form` says what the consumer wants to know of it, `lease_ms` for how long it wants it; 0: its RETRY time.
         """
         queue = job.queue
-        body = job.body
+        body = job.kept
         job.state = ACTIVE
         job.flags |= HANDED_OUT
         job.taker = session.number
@@ -736,6 +742,8 @@ class Node:
         seq = id_seq(jid)
         assert origin is not None
         job = origin.get(seq)
+        if isinstance(job, Run):
+            job = self.overflow.find(job, origin, seq)
         if job is None or not id_matches(jid, seq, job.rnd, i64(job.minutes)):
             return None
         return job
@@ -761,15 +769,16 @@ class Node:
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
-        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
-        job.body = b""
-        if job.flags & (SPECIAL | COUNTED | IN_DOUBT):
+        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept)))
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY):
+            self.overflow.drop(job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
             self.dead.pop(job, None)
             if job.flags & WATCHED:
                 results.lost_sight(self, job)
+        job.kept = b""
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
@@ -778,6 +787,8 @@ class Node:
         slots = page.slots
         for i in range(len(slots)):
             job = slots[i]
+            if isinstance(job, Run):
+                job = self.overflow.wake(page, i, job)
             if job is None:
                 continue
             if job.expire <= now:
@@ -796,24 +807,27 @@ class Node:
             self.alarms.at_latest(page, earliest)
 
     def all_jobs(self) -> list[Job]:
+        """Those in memory; the others are plain and queued (overflow.py)."""
         found: list[Job] = []
         for origin in self.origins.values():
             for page in list(origin.pages.values()):
                 for job in page.slots:
-                    if job is not None:
+                    if job is not None and job.state != FOLDED:
                         found.append(job)
         return found
 
     # -- what the cluster needs of a job -------------------------------------------------------------------
 
     def free_body(self, job: Job) -> None:
-        self.account(-len(job.body))
-        job.body = b""
+        self.account(-len(job.kept))
+        self.overflow.drop(job)
+        job.kept = b""
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)
         if found is None:
             found = Origin(prefix)
+            found.store = self.overflow.store
             self.origins[prefix] = found
         return found
 
@@ -868,6 +882,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
+        self.overflow.apply_settings()
         if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True

@@ -188,7 +188,7 @@ def add(node: Node, job: Job, life: i64) -> None:
     if node.wall != node.log_wall:
         tell_time(node)
     queue = job.queue.name
-    body = job.body
+    body = job.kept
     out = node.log
     write_i32_le(out, i32(ADD_FIXED + len(queue) + len(body)))
     out.append(ADD)

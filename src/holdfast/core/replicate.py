@@ -128,7 +128,7 @@ def ask(node: Node, job: Job, count: i64) -> None:
 
 def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
     """More holders: known to this node before their copies leave, and to all who hold the job already."""
-    if not chosen:
+    if not chosen or not node.overflow.fetch(job):
         return
     earlier = job.holders & ~MY_BIT
     for peer in chosen:
@@ -239,6 +239,8 @@ def send_copy(node: Node, peer: Peer, job: Job) -> None:
 
 def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
     """The same bytes for all: they are in our own numbering of nodes."""
+    if not node.overflow.fetch(job):
+        return  # as if they had been lost on the way
     delay_left: i64 = max(0, end_of_delay(job) - node.now)
     copy = BytesWriter()
     copy.append(bus.REPL)

@@ -48,7 +48,6 @@ from holdfast.core.job import (
     QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
-    UNSURE,
     WAIT_REPL,
     Job,
 )
@@ -322,7 +321,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         if new and job.flags & ASKING:
             ask_holders(node, job, new)  # somebody we did not know of may have it: give it time to answer, too
     if state == IS_UNKNOWN and job.holders & peer.bit:
-        job.flags |= UNSURE
+        acks.distrust(node, job)
     if (
         state == IS_UNKNOWN and job.holders & peer.bit and job.retry > 0 and not links.is_copy_flying(peer, job)
         and not node.broken("unknown-holder-believed")

@@ -33,6 +33,7 @@ from holdfast.core import (
 )
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
+from holdfast.core.store import Unreadable
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -199,6 +200,9 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
                 handler(node, peer, reader)
     except BadFrame:
         node.count("bad-frame")
+        return False
+    except Unreadable:
+        node.count("unreadable")  # a job that it is about: what was missed is repaired over the next link
         return False
     finally:
         slots.release_all(node)

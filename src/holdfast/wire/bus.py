@@ -74,7 +74,7 @@ GOTFATE: Final = 61  # id, kind u8, round u32, changed i64, holders mask
 # Results and who waits for them (core/results.py).
 RESULT: Final = 62  # id, ms i64, result
 WATCH: Final = 63  # id: tell us when it ends
-ENDED: Final = 64  # id, word u8, ms i64, result
+ENDED: Final = 64  # id, word u8, has-result u8, result
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8

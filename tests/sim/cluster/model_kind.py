@@ -23,6 +23,9 @@ class ModelKind:
     def walk(self, machine: Any) -> None:
         return None
 
+    def make_room(self, machine: Any) -> None:
+        return None
+
     def must_sync(self, machine: Any) -> bool:
         return False
 

@@ -86,6 +86,9 @@ class Kind(Protocol):
     def must_sync(self, machine: Any) -> bool:
         """Whether the records of this turn must be synced before its frames leave, whatever the policy."""
         ...
+    def make_room(self, machine: Any) -> None:
+        """The end of a turn: what memory has no room for goes to disk (core/overflow.py)."""
+        ...
     def walk(self, machine: Any) -> Walking | None:
         """Begin a rewrite of its journal; None if it knows of none."""
         ...
