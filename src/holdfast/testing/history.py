@@ -11,13 +11,14 @@ Values are plain JSON, so a history of real processes (JSONL, one line per entry
 same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
-    add      queue body replicate retry ttl delay async timeout         id
+    add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
+             attempts backoff; group skips; unique until window ondup
     get      queues lease                                               jobs: [{id queue body nacks deliveries
                                                                                token attempt}]
     ack      ids token result                                           count
     nack release reject keepalive   ids token ms                        count, or words
     fastack enqueue dequeue working deljob retry bury call-off   ids    count, or reply
-    wait     ids                                                        ends: [[id, word, result]]
+    wait     about                                                      ends: [[id, word, result]]
     dead                                                                rows: [[id, queue, cause, failures]]
     pause    queue words                                                state
     qflush   queue                                                      count
@@ -33,6 +34,7 @@ Marks, by the process `nemesis` or `watch`:
                before it is collected: losses up to here are made good
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
+    merged     id into                                     two unique jobs, added on two sides of a cut, became one
     end
 """
 from __future__ import annotations

@@ -11,7 +11,7 @@ def must_arrive(facts: Facts, job: JobFacts) -> bool:
     """Whether the promise covers this job: accepted, at least once, and more copies than were lost."""
     return (
         job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed
-        and facts.lost_at_once(job.invoked) < job.copies
+        and facts.lost_at_once(job.invoked) < job.copies and not facts.was_replaced(job)
     )
 
 
@@ -36,9 +36,13 @@ def no_job_lost(facts: Facts) -> list[Violation]:
 
 
 def due_within(facts: Facts, job: JobFacts) -> int:
+    """How long it may take, once the cluster is healed; of a group all others may come before it."""
     spans = [told.ms for told in job.told] + [d.lease_ms for d in job.deliveries]
     longest = max([job.retry_ms, *spans]) + int(job.add.get("backoff", 0)) * 1_000
-    return job.retry_ms + longest + 2 * WILLQUEUE_MS + facts.number("slack_ms", 10_000)
+    ms = job.retry_ms + longest + 2 * WILLQUEUE_MS + facts.number("slack_ms", 10_000)
+    if job.group is not None:
+        ms += sum(other.retry_ms + WILLQUEUE_MS for other in facts.by_group[job.group])
+    return ms
 
 
 def no_job_stuck(facts: Facts) -> list[Violation]:
