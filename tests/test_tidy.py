@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "embedded": ({"core", "client", "journal"}, set()),
     "history": ({"core", "journal"}, {"numpy", "pyarrow"}),
     "doors": ({"client", "embedded"}, set()),
-    "testing": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "testing", "form"},
+    "testing": ({"core", "history", "wire", "journal", "shell", "client", "embedded", "doors", "testing", "form"},
                 {"hypothesis", "pytest"}),
     "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "cli", "form", "pipeline"},
             {"click", "rich", "prompt_toolkit", "uvloop"}),

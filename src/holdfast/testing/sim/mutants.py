@@ -93,6 +93,9 @@ MUTANTS: Final[dict[str, str]] = {
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
     "hops-unbounded": "a job may be moved on and on",
+    # -- history ----------------------------------------------------------------------------------------------
+    "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
+    "ack-untold": "nor one that is acknowledged",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
     "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",

@@ -135,6 +135,7 @@ def draw(seed: int) -> Plan:
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *([("maxmemory", "1mb")] if is_tight else []),
+            *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.node import Node
 from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
-from holdfast.testing.sim.decode import in_frame, in_record
+from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
 
 FLAG_MOVING = 16
@@ -25,6 +25,7 @@ class Real:
             birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
         )
         node.is_recording = True
+        node.is_telling = node.config.is_on("history")
         if birth.mutants:
             node.set_mutants(birth.mutants)
         machine: Machine = node
@@ -44,6 +45,11 @@ class Real:
         must: bool = machine.must_sync
         machine.must_sync = False
         return must
+
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        if not machine.is_telling:
+            return []
+        return [each for records, _ in machine.tale.take() for each in in_tale(records)]
 
     def walk(self, machine: Any) -> Walking | None:
         machine.log_wall = 0
