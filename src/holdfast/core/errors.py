@@ -56,6 +56,16 @@ ATTEMPTS_RANGE: Final = b"ERR ATTEMPTS must be a number > 0"
 BACKOFF_RANGE: Final = b"ERR BACKOFF must be seconds or seconds:most, at most 24 days"
 INDEX_RANGE: Final = b"ERR INDEX must be between 0 and 999999"
 LEASEMS_RANGE: Final = b"ERR LEASEMS must be a number of milliseconds > 0"
+BAD_TOKEN: Final = b"ERR that is no token: use the one that GETJOB WITHMETA gave"
+LEASE_LOST: Final = b"LEASELOST this lease has ended: the job may be with another worker"
+UNREACHED: Final = b"UNREACHED the node that gave this lease cannot be reached: ask again, or at that node"
+KEEP_RANGE: Final = b"ERR KEEPALIVE takes a number of milliseconds > 0, then ids and tokens in turn"
+FRACTION_RANGE: Final = b"ERR PROGRESS takes a fraction from 0 to 1"
+RETRY_AFTER_RANGE: Final = b"ERR RETRYAFTERMS must be a number of milliseconds > 0"
+RESULT_LONG: Final = b"ERR RESULT must not exceed 65536 bytes"
+WORKER_RANGE: Final = b"ERR WORKER BEAT takes a name, a number of seconds from 1 to 86400, then fields and values"
+WAIT_RANGE: Final = b"ERR WAITJOB takes 1 to 10000 ids"
+MOVE_KEYED: Final = b"ERR a job with a group or a unique key stays in its queue"
 COUNT_RANGE: Final = b"ERR COUNT must be a number greater than zero"
 TOO_LONG: Final = b"ERR a time in seconds must not exceed 2147483647"
 RETRY_ZERO_COPIES: Final = (
@@ -97,6 +107,7 @@ JOURNAL_LOST: Final = (
     b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
     b"is started again"
 )
+UNREADABLE: Final = b"MISCONF a job that is on disk cannot be read (%b). It is tried again"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 

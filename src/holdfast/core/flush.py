@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, history, queues, records, replicate, unique, waiting
-from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
+from holdfast.core import acks, errors, history, queues, records, replicate, results, unique, waiting
+from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -16,14 +16,41 @@ if TYPE_CHECKING:
 def flush_queue(node: Node, queue: Queue) -> i64:
     """Delete every job of a queue, in whatever state; returns how many."""
     count: i64 = 0
+    for run in runs_of(queue):
+        for job in opened(node, run):
+            history.deleted(node, job, b"flushed")
+            node.end(job, acks.FLUSHED)
+            count += 1
     for job in jobs_of(node, queue):
         count += 0 if job.state == ACKED else 1
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
-        elif job.state == ACTIVE or job.state == QUEUED:
+        elif job.state == ACTIVE or job.state == QUEUED or job.state == DEAD:
             history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
+
+
+def runs_of(queue: Queue) -> list[Run]:
+    """Runs of jobs that are on disk."""
+    found: list[Run] = []
+    for lane in queue.lanes:
+        for block in lane.blocks:
+            if block.run is not None:
+                found.append(block.run)
+    return found
+
+
+def opened(node: Node, run: Run) -> list[Job]:
+    """The jobs of a run, in memory; the caller ends them, before the next is opened. Raises Unreadable."""
+    places = [(job.origin, int(job.seq)) for job in node.overflow.read(run)]
+    node.overflow.open(run)
+    found: list[Job] = []
+    for origin, seq in places:
+        job = origin.get(seq)
+        if job is not None:
+            found.append(job)
+    return found
 
 
 def jobs_of(node: Node, queue: Queue) -> list[Job]:
@@ -31,13 +58,20 @@ def jobs_of(node: Node, queue: Queue) -> list[Job]:
 
 
 def flush_all(node: Node) -> None:
-    """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
+    """Delete every job, every result and every queue of this node; sessions that wait get nothing and may go on."""
     for job in node.all_jobs():
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
+    for queue in node.queues.values():
+        for run in runs_of(queue):
+            for job in opened(node, run):
+                history.deleted(node, job, b"flushed")
+                node.forget(job)
     for job in node.all_jobs():
         history.deleted(node, job, b"flushed")
         node.forget(job)
+    for jid in list(node.results.kept):
+        results.drop(node, jid)
     records.flush(node)
     node.endings.clear()
     unique.forget_all(node)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import census, federate, replicate
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
 
@@ -60,11 +60,13 @@ def walk(node: Node, heals: bool) -> None:
                     if job is None:
                         continue
                     jobs_left -= 1
+                    if job.state == FOLDED:
+                        continue  # has one copy and wants no other; a leaving node gives it away (`drain`)
                     census.note(node, job)
                     made = heal(node, job, heals)
                     if made > 0:
                         copies += made
-                        size += made * len(job.body)
+                        size += made * len(job.kept)
                 seq = (page.number + 1) * len(page.slots)
                 if jobs_left <= 0 or copies >= COPIES_PER_BEAT or size >= BYTES_PER_BEAT:
                     node.heal_origin = prefix
@@ -77,7 +79,8 @@ def walk(node: Node, heals: bool) -> None:
 
 def heal(node: Node, job: Job, heals: bool) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
-    if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
+    is_once = job.retry == 0 and not node.broken("once-copied")
+    if is_once or job.state not in (ACTIVE, QUEUED, DEAD) or job.task is not None:
         return 0
     if node.is_leaving:
         hand_over_delay(node, job)
@@ -168,7 +171,7 @@ def is_safe_to_stop(node: Node) -> bool:
     """Everything this node holds is held by enough others, and nothing is in doubt."""
     if node.broken("safe-too-soon"):
         return True
-    if node.endings or node.filling:
+    if node.endings or node.filling or node.overflow.folded > 0:
         return False
     for peer in node.peers:
         if peer.moves:

@@ -74,11 +74,46 @@ HEADERS_BYTES_MAX: Final = 8 * KIB
 ERROR_BYTES_MAX: Final = KIB
 """Of what a worker says about a failure; the rest is cut. Whole tracebacks belong in a log."""
 
+BACKOFF_MOST_S: Final = 3600
+"""The longest wait between two attempts where the job does not say: an outage of a night costs an hour, not a week."""
+
 BATCH_MAX: Final = 1_000_000
 """Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
 
 TRIES_KEPT: Final = 10
 """Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
+
+RESULT_BYTES_MAX: Final = 64 * KIB
+"""Of a result kept for whoever waits for the job: an answer, not a file. More is refused, not cut."""
+
+RESULT_BYTES: Final = 320
+"""What a result costs beside its bytes: its id, the object, its places in two tables."""
+
+RESULTS_PERCENT: Final = 10
+"""Of maxmemory that results may take; past that the oldest go before their time, and are counted."""
+
+WAIT_IDS_MAX: Final = 10_000
+"""Jobs that one WAITJOB waits for."""
+
+PROGRESS_BYTES_MAX: Final = 256
+"""Of what a worker says about how far it is: a line for people."""
+
+LEASES_AT_ONCE: Final = 10_000
+"""Pairs in one KEEPALIVE: what one worker process can have in hand, and a few milliseconds of work."""
+
+WORKERS_MAX: Final = 10_000
+WORKER_FIELDS_MAX: Final = 32
+WORKER_BYTES_MAX: Final = 4 * KIB
+"""Workers that one node remembers, and what each may say of itself: enough for a list, not a store."""
+
+WORKER_TTL_S_MAX: Final = 86_400
+"""A worker that says nothing for a day is not there."""
+
+DEAD_RETENTION_S: Final = 30 * 86_400
+"""How long dead jobs are kept unless their queue says otherwise: a month, over holidays and into the next sprint."""
+
+RESULT_TTL_S: Final = 3600
+"""How long a result is kept: whoever wants it waits for it."""
 
 ADD_MANY_MAX: Final = 100_000
 """Jobs in one ADDJOBS: about a tenth of a second of work, during which nobody else is served."""
@@ -139,6 +174,9 @@ WAITING_PERCENT: Final = 5
 MEMORY_DEFAULT: Final = GIB
 """`maxmemory` is mandatory and 1 GiB unless set, as in Disque."""
 
+OVERFLOW_PERCENT: Final = 60
+"""Where overflow begins: well below the first level, so that a node that can overflow does not send copies away."""
+
 MEMORY_LEVEL1_PERCENT: Final = 75
 MEMORY_LEVEL2_PERCENT: Final = 95
 """Above the first a node keeps new copies elsewhere if it can; above the second it evicts what is safe."""
@@ -147,8 +185,35 @@ JOB_BYTES: Final = 160
 """What a job costs beside its body: the object (128), its place in its page (8 + a share of the page, 10)
 and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes per pending job."""
 
+FOLDED_JOB_BYTES: Final = 12
+"""What is left of a job in a run on disk: its place in its page (8 + a share of the page, 2), a share of the run."""
+
+OVERFLOW_ROOM_PERCENT: Final = 2
+"""Of maxmemory: so much is moved to disk at a time, so that there is something to choose from."""
+
+OVERFLOW_STEP_BYTES: Final = 2 * MIB
+"""Moved in one turn: about two milliseconds of writing to the memory of the system."""
+
+OVERFLOW_STEPS_MAX: Final = 64
+"""Turns' worth of it for one command that finds no memory at all."""
+
+OVERFLOW_LOOKS: Final = 256
+"""Blocks, queues or pages looked at in one turn for something to move: some ten microseconds when there is nothing."""
+
+OVERFLOW_INLINE_MAX: Final = 1024
+"""Longer bodies have a place of their own on disk. So a run is at most some 300 KB, and reading one takes no time."""
+
+OVERFLOW_BODY_MIN: Final = 128
+"""Of shorter bodies the place and the reading would cost more than the body."""
+
+OVERFLOW_RETRY_MS: Final = 1000
+"""After a failed write or read of what has overflowed."""
+
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
+
+TRY_BYTES: Final = 200
+"""How one hand-out ended, beside what the worker said: the object (88), its token and its worker's name."""
 
 GROUP_BYTES: Final = 900
 """A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""

@@ -51,11 +51,11 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    results,
     rules,
     slots,
     talk,
     users,
-    views,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
@@ -64,14 +64,19 @@ from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
+from holdfast.core.fate import Spread
 from holdfast.core.history import Tale
 from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
+from holdfast.core.inquire import Question
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    AWAY,
+    BACKING_OFF,
     COUNTED,
+    FOLDED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -81,9 +86,11 @@ from holdfast.core.job import (
     SPECIAL,
     UNSURE,
     WAIT_REPL,
+    WATCHED,
     Job,
     Origin,
     Page,
+    Run,
     special_cost,
 )
 from holdfast.core.limits import (
@@ -97,6 +104,7 @@ from holdfast.core.limits import (
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
+from holdfast.core.overflow import Overflow
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
@@ -114,8 +122,8 @@ from holdfast.core.session import (
 )
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
-from holdfast.core.views import View
 from holdfast.core.watch import Watch
+from holdfast.core.workers import Worker
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
@@ -211,8 +219,12 @@ class Node:
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
-        self.views: dict[int, View] = {}
-        self.view_count: i64 = 0
+        self.questions: dict[int, Question] = {}
+        self.question_count: i64 = 0
+        self.dead: dict[Job, None] = {}
+        self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
+        self.results: results.Results = results.Results()
+        self.workers: dict[bytes, Worker] = {}
         self.beat: Alarm = Alarm()
         self.chores_at: i64 = 0
         self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
@@ -252,6 +264,7 @@ class Node:
         self.spent: deque[Job] = deque()  # handed out at most once: what can be evicted, the oldest first
         self.spent_gone: i64 = 0  # of these, ended in some other way
         self.handouts: i64 = 0  # with a token, since the start
+        self.overflow: Overflow = Overflow(self)
         self.apply_settings()
 
     # -- events --------------------------------------------------------------------------------------------
@@ -353,8 +366,6 @@ class Node:
                 queues.look(self, alarm)
             elif isinstance(alarm, Throttle):
                 rules.opened(self, alarm)
-            elif isinstance(alarm, View):
-                views.finish(self, alarm)
             elif isinstance(alarm, Chore):
                 alarm.run(self)
             elif alarm is self.beat:
@@ -526,7 +537,7 @@ class Node:
         self.jobs += 1
         job.queue.held += 1
         job.queue.used = self.now
-        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
+        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept))
         if job.flags & SPECIAL:
             self.account(special_cost(job))
         self.alarms.at_latest(page, job.expire)
@@ -539,6 +550,7 @@ class Node:
             cost += queue_cost(queue_name)
         if self.level >= 2 or self.used + cost > self.full:
             memory.evict(self, cost)
+            self.overflow.make_room(cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
         size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
@@ -577,7 +589,7 @@ class Node:
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
-                return job
+                return job if job is None or not job.flags & AWAY else self.overflow.bring(job)
             job.state = ACTIVE
             self.expire(job)
 
@@ -593,7 +605,7 @@ class Node:
         `form` says what the consumer wants to know of it, `lease_ms` for how long it wants it; 0: its RETRY time.
         """
         queue = job.queue
-        body = job.body
+        body = job.kept
         job.state = ACTIVE
         job.flags |= HANDED_OUT
         job.taker = session.number
@@ -657,6 +669,9 @@ class Node:
             doubt.hold(self, job)
             return
         self.expired += 1
+        job.queue.expired += 1 if job.responsible == ME and job.state != ACKED else 0
+        if job.flags & WATCHED and job.state != ACKED:
+            results.tell_end(self, job, results.EXPIRED)
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
@@ -681,8 +696,13 @@ class Node:
         """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
         job.responsible = ME
         requeue.stop_asking(self, job)
+        job.flags &= ~BACKING_OFF
         if job.flags & IN_DOUBT:
             job.flags &= ~(IN_DOUBT | HANDED_OUT)
+            self.dead.pop(job, None)
+        if job.flags & SPECIAL:
+            leases.forget(self, job)
+            records.fate(self, job)
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
@@ -691,6 +711,10 @@ class Node:
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
         """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
+        if why == acks.DONE:
+            job.queue.acked += 1
+        if job.flags & WATCHED:
+            results.tell_end(self, job, results.word_of(why))
         if job.holders == 1 and job.task is None and not job.flags & UNSURE:
             if self.is_recording:
                 records.gone(self, job)
@@ -709,6 +733,8 @@ class Node:
         seq = id_seq(jid)
         assert origin is not None
         job = origin.get(seq)
+        if isinstance(job, Run):
+            job = self.overflow.find(job, origin, seq)
         if job is None or not id_matches(jid, seq, job.rnd, i64(job.minutes)):
             return None
         return job
@@ -734,12 +760,16 @@ class Node:
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
-        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
-        job.body = b""
-        if job.flags & (SPECIAL | COUNTED):
+        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept)))
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY):
+            self.overflow.drop(job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
+            self.dead.pop(job, None)
+            if job.flags & WATCHED:
+                results.lost_sight(self, job)
+        job.kept = b""
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
@@ -748,6 +778,8 @@ class Node:
         slots = page.slots
         for i in range(len(slots)):
             job = slots[i]
+            if isinstance(job, Run):
+                job = self.overflow.wake(page, i, job)
             if job is None:
                 continue
             if job.expire <= now:
@@ -766,24 +798,27 @@ class Node:
             self.alarms.at_latest(page, earliest)
 
     def all_jobs(self) -> list[Job]:
+        """Those in memory; the others are plain and queued (overflow.py)."""
         found: list[Job] = []
         for origin in self.origins.values():
             for page in list(origin.pages.values()):
                 for job in page.slots:
-                    if job is not None:
+                    if job is not None and job.state != FOLDED:
                         found.append(job)
         return found
 
     # -- what the cluster needs of a job -------------------------------------------------------------------
 
     def free_body(self, job: Job) -> None:
-        self.account(-len(job.body))
-        job.body = b""
+        self.account(-len(job.kept))
+        self.overflow.drop(job)
+        job.kept = b""
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)
         if found is None:
             found = Origin(prefix)
+            found.store = self.overflow.store
             self.origins[prefix] = found
         return found
 
@@ -838,6 +873,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
+        self.overflow.apply_settings()
         if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True

@@ -9,19 +9,41 @@ from mypy_extensions import i16, i32, i64
 from holdfast.core import (
     acks,
     doubt,
+    fate,
     flush,
     groups,
+    leases,
     membership,
     queues,
     registers,
     replicate,
     requeue,
+    results,
     rules,
     tombs,
     unique,
 )
 from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
+from holdfast.core.job import (
+    ACK_ONLY,
+    ACKED,
+    ACTIVE,
+    AWAY,
+    BACKING_OFF,
+    DEAD,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    SPECIAL,
+    Job,
+    Lease,
+    Origin,
+    Page,
+    Run,
+    special_cost,
+)
 from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
@@ -34,6 +56,7 @@ from holdfast.core.records import (
     CUT,
     DOUBT,
     ENDING,
+    FATE,
     FLUSH,
     FORGOTTEN,
     GAVE,
@@ -45,11 +68,13 @@ from holdfast.core.records import (
     JOB,
     JOB_FIXED,
     KEY,
+    LEASE,
     MEMBER,
     NODE,
     QUEUE,
     REFUSED,
     REGISTER,
+    RESULT,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -64,6 +89,9 @@ if TYPE_CHECKING:
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
+EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
+"""Flags with which a job may be queued before everything is read."""
+
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -75,6 +103,7 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -122,6 +151,12 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == RESULT:
+            jid = reader.text(bus.ID)
+            reader.u8()
+            left = reader.long() - passed
+            if left > 0:
+                results.keep(self.node, jid, reader.name(), left)
         elif kind == REGISTER:
             registers.load(self.node, reader)
         elif kind == THROTTLE:
@@ -144,6 +179,7 @@ class Loading:
             if job.state == ACTIVE and job.retry == 0 and not job.flags & HANDED_OUT:
                 job.flags |= IN_DOUBT | HANDED_OUT
                 job.qtime = 0
+                self.node.dead[job] = None
 
     def load_node(self, reader: Reader) -> None:
         index = reader.u8()
@@ -210,6 +246,8 @@ class Loading:
         job.responsible = max(0, self.table[rest & 255])
         job.qtime = node.now + wait if wait > 0 else 0
         node.keep(job)
+        if job.more is not None and job.more.cause:
+            fate.arrive(node, job)
 
     def new_job(
         self, data: bytes, at: i64, queue: bytes, body: bytes, ctime: i64, age: i64, life: i64, holders: i64
@@ -222,7 +260,8 @@ class Loading:
         seq = read_i64_le(data, at + 4)
         known = origin.get(seq)
         if known is not None:
-            known.holders |= holders
+            if known.holders | holders != known.holders:
+                self.take_out(origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -244,7 +283,45 @@ class Loading:
 
     def job_named(self, reader: Reader) -> Job | None:
         at = reader.skip(12)
-        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
+        origin = self.origin(i64(read_i32_le(reader.data, at)))
+        seq = read_i64_le(reader.data, at + 4)
+        job = origin.get(seq)
+        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
+
+    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
+        """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
+        if isinstance(job, Run):
+            job = self.node.overflow.find(job, origin, seq)
+        if job.state == QUEUED:
+            job.queue.remove(job)
+            job.queue.jobs_in -= 1
+            job.state = ACTIVE
+        return job
+
+    def make_room(self) -> None:
+        """There is more than memory holds: queue what is to be queued in the end, so that it can overflow."""
+        node = self.node
+        if not node.overflow.is_due():
+            return
+        if self.requeues and not doubt.is_possible(node):
+            for origin in node.origins.values():
+                first = self.queued.get(origin, 0)
+                self.queued[origin] = len(origin.order)
+                for number in origin.order[max(0, first - 1):]:
+                    page = origin.pages.get(number)
+                    if page is not None:
+                        self.queue_early(page)
+        while node.overflow.is_due() and node.overflow.step():
+            pass
+
+    def queue_early(self, page: Page) -> None:
+        for job in page.slots:
+            if (
+                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
+                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
+            ):
+                job.flags |= QUEUED_BEFORE
+                job.queue.push(job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -299,12 +376,18 @@ class Loading:
         elif kind == COUNTS:
             job.nacks = i32(reader.u32())
             job.deliveries = i32(reader.u32())
+            leases.forget(node, job)
+        elif kind == FATE:
+            self.load_fate(job, reader, passed)
+        elif kind == LEASE:
+            self.load_lease(job, reader, passed)
         elif kind == GONE:
             node.endings.pop(job, None)
             self.moves.pop(job, None)
             job.task = None
             node.forget(job)
         elif kind == HANDOUT:
+            job.flags &= ~BACKING_OFF
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
             rules.went_out(node, job, passed)
@@ -321,6 +404,7 @@ class Loading:
             job.flags &= ~MOVING
             job.flags |= IN_DOUBT | HANDED_OUT
             job.qtime = 0
+            node.dead[job] = None
         elif kind == TAKEN:
             self.moves.pop(job, None)
             job.flags &= ~MOVING
@@ -328,9 +412,64 @@ class Loading:
             self.moves.pop(job, None)
             if job.flags & IN_DOUBT:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
-            job.flags &= ~MOVING
+                node.dead.pop(job, None)
+            job.flags &= ~(MOVING | BACKING_OFF)
             job.responsible = ME
             job.qtime = 0
+            leases.forget(node, job)
+
+    def load_fate(self, job: Job, reader: Reader, passed: i64) -> None:
+        """What became of a job: it may be dead by then, or waiting, or in another queue."""
+        node = self.node
+        life = reader.long() - passed
+        wait = reader.long()
+        job.nacks = i32(reader.u32())
+        job.deliveries = i32(reader.u32())
+        priority = reader.u8()
+        queue = reader.name()
+        data = reader.name()
+        if job.flags & SPECIAL:
+            node.account(-special_cost(job))
+        job.more = read(data) if data else None
+        job.flags &= ~(SPECIAL | BACKING_OFF)
+        if job.more is not None or job.lease is not None:
+            job.flags |= SPECIAL
+            node.account(special_cost(job))
+        fate.put_elsewhere(node, job, priority, self.queue(queue))
+        job.expire = node.now + max(1, life)
+        page = job.origin.find_page(job.seq)
+        assert page is not None
+        node.alarms.at_latest(page, job.expire)
+        if job.more is not None and job.more.cause:
+            leases.forget(node, job)
+            fate.arrive(node, job)
+            return
+        node.dead.pop(job, None)
+        job.state = ACTIVE
+        if wait > 0:
+            leases.forget(node, job)
+            job.flags |= BACKING_OFF | QUEUED_BEFORE
+            job.responsible = ME
+            job.qtime = node.now + max(1, wait - passed)
+
+    def load_lease(self, job: Job, reader: Reader, passed: i64) -> None:
+        """It was handed out, and more is known of that than when its time ends."""
+        node = self.node
+        left = reader.long() - passed
+        start = reader.long()
+        number = reader.long()
+        since = node.now - passed - reader.long()
+        is_cancelled = reader.u8() != 0
+        worker = reader.name()
+        lease = Lease(start, number, worker, reader.name(), since, max(0, left))
+        lease.is_cancelled = is_cancelled
+        leases.forget(node, job)
+        leases.give(node, job, lease)
+        job.flags &= ~BACKING_OFF
+        job.flags |= HANDED_OUT | QUEUED_BEFORE
+        job.responsible = ME
+        rules.went_out(node, job, passed)
+        job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
     def index_keys(self, jobs: list[Job]) -> None:
         """Who has which unique key, and who stands where in which group, can be read off the jobs."""
@@ -346,6 +485,15 @@ class Loading:
                 lined.append(job)
         groups.rejoin(node, lined)
 
+    def distrust(self, jobs: list[Job]) -> None:
+        """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
+        node = self.node
+        if len(node.peers) == 1 or node.config.text("appendfsync") == "always" or node.broken("lost-tail-trusted"):
+            return
+        for job in jobs:
+            if job.retry > 0 and not job.flags & ACK_ONLY:
+                acks.distrust(node, job)
+
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
@@ -360,9 +508,15 @@ class Loading:
         rules.count_all(node)
         jobs = node.all_jobs()
         self.index_keys(jobs)
+        self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
+                continue
+            if job.state == DEAD or fate.is_to_be_told(job):
+                fate.spread(node, job)
+            if job.flags & BACKING_OFF:
+                node.wake_at(job, max(node.now + 1, job.qtime))
             elif job.state != ACTIVE or job.flags & IN_DOUBT:
                 continue
             elif job.flags & (HANDED_OUT | MOVING) and job.retry == 0:
@@ -393,6 +547,7 @@ def load(node: Node, kept: list[bytes]) -> None:
     loading = Loading(node)
     for data in kept:
         loading.one(data)
+        loading.make_room()
     loading.finish()
     node.is_recording = was_recording
     node.log.truncate(0)

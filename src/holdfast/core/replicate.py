@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, gates, history, home, links, peers, records, requeue, tombs, waiting
+from holdfast.core import acks, errors, fate, gates, history, home, links, peers, records, requeue, tombs, waiting
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
@@ -128,7 +128,7 @@ def ask(node: Node, job: Job, count: i64) -> None:
 
 def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
     """More holders: known to this node before their copies leave, and to all who hold the job already."""
-    if not chosen:
+    if not chosen or not node.overflow.fetch(job):
         return
     earlier = job.holders & ~MY_BIT
     for peer in chosen:
@@ -237,6 +237,8 @@ def send_copy(node: Node, peer: Peer, job: Job) -> None:
 
 def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
     """The same bytes for all: they are in our own numbering of nodes."""
+    if not node.overflow.fetch(job):
+        return  # as if they had been lost on the way
     delay_left: i64 = max(0, end_of_delay(job) - node.now)
     copy = BytesWriter()
     copy.append(bus.REPL)
@@ -288,6 +290,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         else:
+            fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
         return
     queue = node.queues.get(copy.queue)
@@ -302,7 +305,12 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     job.holders |= peer.bit
     job.state = ACTIVE
     job.responsible = int(peer.index)
+    if job.more is not None and job.more.cause:
+        fate.arrive(node, job)
     records.job(node, job)
+    if job.state == DEAD:
+        write_gotjob(peer, job, version)
+        return
     node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
     write_gotjob(peer, job, version)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import domains, federate, records, tenants, waiting
-from holdfast.core.job import ACTIVE, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core.job import ACTIVE, AWAY, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -215,6 +215,14 @@ class Rules:
         lane_of(line.lanes, i64(job.priority)).remove(job)
         self.drop_if_empty(line)
 
+    def lanes_of(self, job: Job) -> list[Lane]:
+        """Where a queued job stands."""
+        more = job.more
+        if more is None:
+            return self.plain.lanes
+        line = self.lines[more.tenant]
+        return line.bins[more.domain].lanes if job.flags & BINNED else line.lanes
+
     def drop_if_empty(self, line: Line) -> None:
         """A tenant that is in the rotation is remembered until its turn has come: it may be back before."""
         if line.size == 0 and not line.is_turning and line is not self.plain:
@@ -316,6 +324,8 @@ def pop(node: Node, queue: Queue) -> Job | None:
             job.state = ACTIVE
             node.expire(job)
             continue
+        if job.flags & AWAY and node.overflow.bring(job) is None:
+            return None
         pay(node, job, throttle, domain)
         return job
     return None

@@ -6,7 +6,8 @@ snapshot and then the segment. A page was written some time after the segment be
 changes that the page knew already. That does no harm, since a record sets values and never adds to them: in
 the end each has its last one. What is new since the beginning is in the segment alone and need not be walked.
 
-Nothing is copied and nothing stands still, except for one slice at a time.
+Nothing is copied and nothing stands still, except for one slice at a time. Jobs and bodies that are on disk
+(overflow.py) are read when their turn comes, and are in memory no longer than it takes to write them.
 """
 from __future__ import annotations
 
@@ -17,7 +18,20 @@ from mypy_extensions import i64
 
 from holdfast.core import records, registers, rules
 from holdfast.core.acks import Ending
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
+from holdfast.core.job import (
+    ACK_ONLY,
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    DEAD,
+    GONE,
+    HANDED_OUT,
+    IN_DOUBT,
+    WAIT_REPL,
+    Job,
+    Page,
+    Run,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -37,6 +51,10 @@ class Walk:
         self.page: i64 = 0
         self.tombs: list[bytes] = list(node.tombs)
         self.tomb: i64 = 0
+        node.overflow.walks += 1
+        self.number: i64 = node.overflow.walks
+        self.results: list[bytes] = list(node.results.kept)
+        self.result: i64 = 0
         self.is_begun: bool = False
         self.is_done: bool = False
 
@@ -78,7 +96,9 @@ class Walk:
             if len(self.log) >= bytes_most:
                 return
             for job in self.pages[self.page].slots:
-                if job is not None:
+                if isinstance(job, Run):
+                    self.write_run(job)
+                elif job is not None:
                     write_job(node, job)
             self.page += 1
         while self.tomb < len(self.tombs):
@@ -89,6 +109,14 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        while self.result < len(self.results):
+            if len(self.log) >= bytes_most:
+                return
+            jid = self.results[self.result]
+            result = node.results.kept.get(jid)
+            if result is not None and result.data is not None:
+                records.result(node, jid, result.word, max(1, result.until - node.now), result.data)
+            self.result += 1
         for key, taken in node.taken.items():
             if taken.job is None and taken.until > node.now:
                 records.taken_key(node, key, taken.jid, taken.until - node.now)
@@ -103,8 +131,16 @@ class Walk:
         rules.write_throttles(node)
         self.pages = []
         self.tombs = []
-        self.page = self.tomb = 0
+        self.results = []
+        self.page = self.tomb = self.result = 0
         self.is_done = True
+
+    def write_run(self, run: Run) -> None:
+        """All jobs of a run, when the first of their pages comes. Those that are moved meanwhile may come twice."""
+        if run.walk != self.number:
+            run.walk = self.number
+            for job in self.node.overflow.read(run):
+                write_job(self.node, job)
 
 
 def write_job(node: Node, job: Job) -> None:
@@ -117,7 +153,13 @@ def write_job(node: Node, job: Job) -> None:
         task = job.task
         if isinstance(task, Ending):
             records.ending(node, job, task.why)
+    elif job.state == DEAD or job.flags & BACKING_OFF:
+        records.fate(node, job)
     elif job.flags & IN_DOUBT:
         records.doubt(node, job)
     elif job.state == ACTIVE and job.flags & HANDED_OUT and (job.qtime != 0 or job.retry == 0):
-        records.handout(node, job, max(0, job.qtime - node.now))
+        ms = max(0, job.qtime - node.now)
+        if job.lease is None:
+            records.handout(node, job, ms)
+        else:
+            records.lease(node, job, job.lease, ms)

@@ -6,9 +6,29 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, registers, replicate, requeue, slots, views
+from holdfast.core import (
+    acks,
+    cancel,
+    change,
+    dead,
+    explain,
+    fate,
+    federate,
+    inquire,
+    links,
+    membership,
+    registers,
+    replicate,
+    requeue,
+    results,
+    slots,
+    tokens,
+    views,
+    workers,
+)
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
+from holdfast.core.store import Unreadable
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -40,9 +60,24 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.MOVED: federate.on_moved,
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
-    bus.ASK: views.on_ask,
-    bus.TELL: views.on_tell,
+    bus.ASK: inquire.on_ask,
+    bus.TELL: inquire.on_tell,
+    bus.FATE: fate.on_fate,
+    bus.GOTFATE: fate.on_gotfate,
+    bus.RESULT: results.on_result,
+    bus.WATCH: results.on_watch,
+    bus.ENDED: results.on_ended,
 }
+
+inquire.KINDS.update({
+    inquire.FIGURES: views.tell,
+    inquire.LEASED: tokens.tell,
+    inquire.CANCELLED: cancel.tell,
+    inquire.WORKERS: workers.tell,
+    inquire.EXPLAINED: explain.tell,
+    inquire.DEAD: dead.tell,
+    inquire.CHANGED: change.tell,
+})
 
 
 def link_up(node: Node, facts: PeerFacts) -> Peer | None:
@@ -69,9 +104,11 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     membership.link_up(node, peer)
     registers.link_up(node, peer)
     acks.link_up(node, peer)
+    fate.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
+    results.link_up(node, peer)
     return peer
 
 
@@ -93,7 +130,8 @@ def link_down(node: Node, peer: Peer) -> None:
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
-    views.link_down(node, peer)
+    inquire.link_down(node, peer)
+    results.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:
@@ -136,6 +174,9 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
                 handler(node, peer, reader)
     except BadFrame:
         node.count("bad-frame")
+        return False
+    except Unreadable:
+        node.count("unreadable")  # a job that it is about: what was missed is repaired over the next link
         return False
     finally:
         slots.release_all(node)

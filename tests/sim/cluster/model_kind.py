@@ -26,6 +26,9 @@ class ModelKind:
     def take_told(self, machine: Any) -> list[tuple[str, str]]:
         return []
 
+    def make_room(self, machine: Any) -> None:
+        return None
+
     def must_sync(self, machine: Any) -> bool:
         return False
 

@@ -89,6 +89,9 @@ class Kind(Protocol):
     def take_told(self, machine: Any) -> list[tuple[str, str]]:
         """What its history says of this turn: events and jobs; nothing if it has none."""
         ...
+    def make_room(self, machine: Any) -> None:
+        """The end of a turn: what memory has no room for goes to disk (core/overflow.py)."""
+        ...
     def walk(self, machine: Any) -> Walking | None:
         """Begin a rewrite of its journal; None if it knows of none."""
         ...

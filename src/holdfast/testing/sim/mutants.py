@@ -12,7 +12,7 @@ from typing import Final
 ALONG: Final[dict[str, tuple[str, ...]]] = {
     "h1-sizes-not-sets": ("h1-taker-not-recorded",),
     "h4-no-tombstone-for-unknown": ("h12-no-gotack-barrier", "h6-no-tombstone-at-collection"),
-    "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown",),
+    "h5-abort-erases-ack": ("h4-no-tombstone-for-unknown", "forgetful-holder-believed"),
     "h6-no-tombstone-at-collection": ("h12-no-gotack-barrier",),
     "h9-deaf-while-acked": ("late-holders-untold", "unsure-sets-trusted"),
     "late-holders-untold": ("unsure-sets-trusted",),
@@ -64,6 +64,8 @@ MUTANTS: Final[dict[str, str]] = {
     "tombstone-too-short": "a tombstone with an unconfirmed holder lives as briefly as any other",
     "missed-acks-not-read": "a node that returns queues its jobs before it has heard which were acked meanwhile",
     "unsure-sets-trusted": "who held a job is believed to be known although a holder lost what it knew",
+    "lost-tail-trusted": "a start from a disk that may lack the last second believes to know all holders",
+    "forgetful-holder-believed": "a holder that knows nothing of the job is taken for one that never knew anything",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
     "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
     "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",

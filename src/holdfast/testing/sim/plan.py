@@ -134,10 +134,18 @@ def draw(seed: int) -> Plan:
         settings=(
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
-            *([("maxmemory", "1mb")] if is_tight else []),
+            *draw_memory(Random(f"{seed}/memory/0"), is_tight),
             *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
     )
+
+
+def draw_memory(dice: Random, is_tight: bool) -> tuple[tuple[str, str], ...]:
+    """Little memory, or jobs that are on disk whenever they can be, or both."""
+    overflows = dice.random() < (0.5 if is_tight else 0.15)
+    if not is_tight and not overflows:
+        return ()
+    return ("maxmemory", "1mb"), ("overflow-from", "1" if overflows else "0")
 
 
 def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]:

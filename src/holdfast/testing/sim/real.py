@@ -9,6 +9,7 @@ from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TO
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
+from holdfast.testing.sim.store import Shelf, every_job
 
 FLAG_MOVING = 16
 STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
@@ -26,6 +27,9 @@ class Real:
         )
         node.is_recording = True
         node.is_telling = node.config.is_on("history")
+        node.overflow.least = node.overflow.body_min = 1
+        node.overflow.near = 0
+        node.overflow.begin(Shelf())
         if birth.mutants:
             node.set_mutants(birth.mutants)
         machine: Machine = node
@@ -51,6 +55,10 @@ class Real:
             return []
         return [each for records, _ in machine.tale.take() for each in in_tale(records)]
 
+    def make_room(self, machine: Any) -> None:
+        if machine.overflow.is_due():
+            machine.overflow.step()
+
     def walk(self, machine: Any) -> Walking | None:
         machine.log_wall = 0
         walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
@@ -62,14 +70,14 @@ class Real:
     def look(self, machine: Any) -> dict[str, Copy]:
         view = {
             machine.id_text(job).decode(): Copy(state_of(job), int(job.retry), job.queue.name.decode("latin-1"))
-            for job in machine.all_jobs()
+            for job in every_job(machine)
         }
         for jid in machine.tombs:
             view.setdefault(jid.decode(), Copy(TOMBSTONE, 1, ""))
         return view
 
     def tell(self, machine: Any, job: str) -> str:
-        found = machine.find(job.encode())
+        found = next((each for each in every_job(machine) if machine.id_text(each) == job.encode()), None)
         if found is None:
             tomb = machine.tombs.get(job.encode())
             return "" if tomb is None else f"tombstone, holders {tomb.holders:b}"
