@@ -83,6 +83,7 @@ class Lease:
         self.ms: i64 = ms  # how long it was given for
         self.fraction: i64 = -1  # how far the worker says it is, in thousandths; -1: it has not said
         self.progress: bytes = b""
+        self.is_first: bool = False  # it was not handed out before
         self.is_cancelled: bool = False  # the worker is told at its next word
 
 

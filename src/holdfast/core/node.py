@@ -65,8 +65,8 @@ from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
+from holdfast.core.forward import Forwards
 from holdfast.core.history import Tale
-from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -109,8 +109,10 @@ from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.registers import Registers
+from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
+from holdfast.core.rows import Homes
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -120,6 +122,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.takeover import Takeovers
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -196,7 +199,12 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.takeovers: Takeovers = Takeovers()
+        self.forwards: Forwards = Forwards()
+        self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
         self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.hinted: dict[Job, int] = {}  # jobs with keys that came from others: who is asked whether they live
+        self.merged: dict[bytes, bytes] = {}  # jobs that turned out to be others
         self.windows: Windows = Windows()
         self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
@@ -706,7 +714,8 @@ class Node:
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
-        if job.holders & ~1 and job.state != GONE:
+        is_held = job.flags & SPECIAL != 0 and job.state == ACTIVE and not requeue.is_leased(self, job)
+        if job.holders & ~1 and job.state != GONE and not is_held:
             requeue.tell_queued(self, job, job.holders & ~1)
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:

@@ -11,7 +11,7 @@ from holdfast.core import (
     doubt,
     fate,
     flush,
-    groups,
+    home,
     leases,
     membership,
     queues,
@@ -20,6 +20,7 @@ from holdfast.core import (
     requeue,
     results,
     rules,
+    takeover,
     tombs,
     unique,
 )
@@ -70,11 +71,13 @@ from holdfast.core.records import (
     KEY,
     LEASE,
     MEMBER,
+    MERGED,
     NODE,
     QUEUE,
     REFUSED,
     REGISTER,
     RESULT,
+    SLOTS,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -151,6 +154,11 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == SLOTS:
+            self.load_slots(reader)
+        elif kind == MERGED:
+            jid = reader.text(bus.ID)
+            self.node.merged[jid] = reader.text(bus.ID)
         elif kind == RESULT:
             jid = reader.text(bus.ID)
             reader.u8()
@@ -471,19 +479,16 @@ class Loading:
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
-    def index_keys(self, jobs: list[Job]) -> None:
-        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
-        node = self.node
-        lined: list[Job] = []
-        for job in jobs:
-            more = job.more
-            if more is None or job.state != ACTIVE:
-                continue
-            if more.unique:
-                unique.index(node, job)
-            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
-                lined.append(job)
-        groups.rejoin(node, lined)
+    def load_slots(self, reader: Reader) -> None:
+        """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
+        homes = self.node.homes
+        while reader.more():
+            slot = int(reader.u16())
+            epoch = int(reader.u32())
+            owner = self.table[reader.u8()]
+            if owner >= 0:
+                homes.epochs[slot] = epoch
+                homes.owners[slot] = owner
 
     def distrust(self, jobs: list[Job]) -> None:
         """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
@@ -506,8 +511,9 @@ class Loading:
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         rules.count_all(node)
+        if home.is_alone(node):
+            takeover.claim_all(node)
         jobs = node.all_jobs()
-        self.index_keys(jobs)
         self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:

@@ -88,6 +88,11 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
+            known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
+            if known:
+                records.slots(node, known)
+            for jid, into in node.merged.items():
+                records.merged(node, jid, into)
             registers.write_all(node)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:

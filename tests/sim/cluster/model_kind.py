@@ -48,6 +48,9 @@ class ModelKind:
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
 
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {}
+
     def mentions(self, data: bytes, job: str) -> bool:
         return job.encode() in data
 

@@ -25,6 +25,7 @@ class Real:
         node = make(
             birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
         )
+        node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
         node.is_telling = node.config.is_on("history")
         node.overflow.least = node.overflow.body_min = 1
@@ -88,6 +89,9 @@ class Real:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {jid.decode(): into.decode() for jid, into in machine.merged.items()}
 
     def mentions(self, data: bytes, job: str) -> bool:
         number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it
