@@ -60,12 +60,7 @@ class Shop:
         until(lambda: all(self.pending(each) == 0 for each in queues))
 
     def pending(self, queue: str) -> int:
-        cursor, count = b"0", 0
-        while True:
-            cursor, ids = self.queue.call("JSCAN", cursor, "QUEUE", queue, "STATE", "queued", "STATE", "active")  # type: ignore[misc,assignment]
-            count += len(ids)
-            if cursor == b"0":
-                return count
+        return sum(1 for _ in self.queue.browse(queue, states=("queued", "active")))
 
 
 class RealWorker:
@@ -74,7 +69,8 @@ class RealWorker:
     def __init__(self, shop: Shop, flags: tuple[str, ...], url: str, path: Path) -> None:
         self._path = path
         environment = {
-            **os.environ, "SHOP_URL": url, "SHOP_LOG": str(shop.log), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}:{ROOT}",
+            **os.environ, "SHOP_URL": url, "SHOP_LOG": str(shop.log),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}:{ROOT}",
         }
         with path.open("wb") as file:
             self.process = subprocess.Popen(
