@@ -69,7 +69,7 @@ log = logging.getLogger("holdfast")
 
 
 FILE_SETTINGS: Final = (
-    *SETTINGS, "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
+    *SETTINGS, "overflow-from", "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
     "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size",
 )
 """The same for one that keeps its jobs in a folder."""
@@ -443,6 +443,7 @@ class Kept:
 
     def close(self) -> None:
         self.journal.close(with_snapshot=True)
+        self.node.overflow.store.close()
         unlock(self.lock)
 
 

@@ -27,6 +27,7 @@ from mypy_extensions import i64
 from holdfast.core import gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -404,7 +405,7 @@ def link_up(node: Node, peer: Peer) -> None:
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0:
+    if seq <= 0 or seq >= NEVER:
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:

@@ -21,6 +21,8 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "unknown-holder-believed": ("old-life-counts",),
     "heal-sends-first": ("late-holders-untold", "unsure-sets-trusted"),
     "queued-answer-unheard": ("refusal-queues",),
+    "takeover-grabs": ("home-by-sight",),
+    "home-by-sight": ("takeover-grabs",),
     "h12-no-gotack-barrier": ("h6-no-tombstone-at-collection",),
     "h12-unknown-counts-for-good": ("h4-no-tombstone-for-unknown",),
 }
@@ -95,6 +97,24 @@ MUTANTS: Final[dict[str, str]] = {
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
     "hops-unbounded": "a job may be moved on and on",
+    # -- history ----------------------------------------------------------------------------------------------
+    "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
+    "ack-untold": "nor one that is acknowledged",
+    # -- 4, homes -------------------------------------------------------------------------------------------
+    "home-by-sight": "a node takes over what belongs to one that it does not see, whatever others see",
+    "takeover-grabs": "those who see the old home let another take over",
+    "takeover-asks-nobody": "a new home opens with what it happens to hold",
+    "stale-copy-believed": "a home believes that a job lives because somebody who was away has a copy",
+    "lower-epoch-goes-on": "a home that is told of a higher epoch goes on",
+    "handover-forgets": "a home that hands over sends nothing of what it knows",
+    "group-released-on-nack": "a job that is given back lets the next of its group go",
+    "group-by-creation": "the order in a group is that of the ids, by the clocks of the producers' nodes",
+    "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
+    "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",
+    "unique-unaccepted-answered": "the id of a job that still waits for its copies is answered for its key",
+    "window-ends-with-job": "a key is free when its job is done, whatever its window",
+    "replaced-lives-on": "a job whose place was taken is handed out all the same",
+    "never-merged": "the same job, added on two sides of a cut, stays two",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
     "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",
