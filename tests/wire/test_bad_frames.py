@@ -153,6 +153,11 @@ def made_frames(job_id: bytes) -> list[bytes]:
              + name(group) + name(b"q") + name(b"DIeeeeeeee") + struct.pack("<Iqq", 1, 77, 78) + name(b"body")),
             (bus.ADDED, number + name(b"+OK\r\n")), (bus.NOTHOME, number),
             (bus.RUN, number + struct.pack("<H", 2) + name(b"NACK") + name(jid)), (bus.RAN, number + name(b":1\r\n")),
+            (bus.BATCHBIT, jid + struct.pack("<IB", 3, 1) + name(b"batch")), (bus.BATCHGOT, jid),
+            (bus.BATCHSTATE, name(
+                name(b"batch") + struct.pack("<qBq", 4, 0, 0) + name(jid) + struct.pack("<H", 2) + name(b"q")
+                + name(b"body") + name(b"\x05") + struct.pack("<IIB", 1, 0, 1)
+            )),
             (bus.LEND, number + name(b"aaaaaaaa.1.1") + in_group), (bus.RETURNED, number),
             (bus.BORROWED, number + struct.pack("<q", 5000) + name(b"worker") + name(b"10.0.0.1:1")),
         ]

@@ -8,6 +8,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     doubt,
     fate,
     flush,
@@ -52,6 +53,8 @@ from holdfast.core.records import (
     ADD,
     ADD_FIXED,
     BACK,
+    BATCH,
+    BATCH_BIT,
     CLOCK,
     COUNTS,
     CUT,
@@ -169,6 +172,12 @@ class Loading:
             registers.load(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
+        elif kind == BATCH:
+            self.load_batch(reader, passed)
+        elif kind == BATCH_BIT:
+            index = reader.u32()
+            cause = reader.u8()
+            batches.set_bit(self.node, reader.name(), index, cause)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -480,6 +489,15 @@ class Loading:
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
+    def load_batch(self, reader: Reader, passed: i64) -> None:
+        is_gone = reader.u8() != 0
+        data = reader.name()
+        known = self.node.batches.by_name.get(data) if is_gone else None
+        if known is not None:
+            batches.drop(self.node, known)
+        elif not is_gone:
+            batches.unite(self.node, data, passed)
+
     def load_slots(self, reader: Reader) -> None:
         """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
         homes = self.node.homes
@@ -514,6 +532,7 @@ class Loading:
         rules.count_all(node)
         if home.is_alone(node):
             takeover.claim_all(node)
+        batches.recount(node)
         jobs = node.all_jobs()
         self.distrust(jobs)
         for job in jobs:

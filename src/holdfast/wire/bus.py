@@ -98,6 +98,11 @@ LEND: Final = 120  # number i64, token, job
 BORROWED: Final = 121  # number i64, lease ms i64, worker, address
 RETURNED: Final = 122  # number i64
 
+# Batches (core/batches.py).
+BATCHBIT: Final = 130  # id, index u32, cause u8, name
+BATCHGOT: Final = 131  # id
+BATCHSTATE: Final = 132  # everything known of a batch
+
 
 class BadFrame(Exception):
     """Bytes that are no frame. The link is closed; nothing of the frame counts."""

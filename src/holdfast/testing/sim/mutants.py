@@ -132,6 +132,8 @@ MUTANTS: Final[dict[str, str]] = {
     "window-ends-with-job": "a key is free when its job is done, whatever its window",
     "replaced-lives-on": "a job whose place was taken is handed out all the same",
     "never-merged": "the same job, added on two sides of a cut, stays two",
+    "batch-counts-twice": "an end of a member that is told twice counts twice",
+    "batch-bit-not-awaited": "an ended member is forgotten before those who count have confirmed",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
     "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",
