@@ -12,7 +12,7 @@ same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
     add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
-             group skips; unique until window ondup
+             group skips; unique until window ondup; batch index; final_of count, for a BATCH CLOSE
     get      queues                                                     jobs: [{id queue body nacks deliveries}]
     ack fastack nack enqueue dequeue working deljob   ids               count
     pause    queue words                                                state

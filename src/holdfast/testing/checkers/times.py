@@ -10,7 +10,7 @@ GRAIN_MS = 1_100
 def ttl_ends_it(facts: Facts) -> list[Violation]:
     found: list[Violation] = []
     for job in facts.jobs.values():
-        if job.done is None:
+        if job.done is None or "final_of" in job.add:
             continue
         until = job.done + job.ttl_ms + facts.drift_ms(job.ttl_ms, job.invoked) + GRAIN_MS
         for d in job.deliveries:
