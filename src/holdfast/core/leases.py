@@ -53,6 +53,11 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         give(node, job, lease)
     if form & META:
         write_meta(node, out, job)
+    handed_out(node, job, session, lease, ms)
+
+
+def handed_out(node: Node, job: Job, session: Session, lease: Lease | None, ms: i64) -> None:
+    """Whoever must know is told, and its time begins."""
     gates.handed_out(node, job)
     if lease is None:
         records.handout(node, job, ms)

@@ -21,7 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
+from holdfast.core.job import ACK_ONLY, BACKING_OFF, CLAIMED, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
@@ -56,6 +56,7 @@ RESULT: Final = 32
 KEY: Final = 40
 REGISTER: Final = 60
 THROTTLE: Final = 61
+CLAIM_EPOCH: Final = 80
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -295,9 +296,10 @@ def handout(node: Node, job: Job, ms: i64) -> None:
 
 
 def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
-    """The same with its token and who has it, so that a restart knows them."""
+    """The same with its token and who has it, so that a restart knows them. A claim's are kept in any case."""
     if not node.is_recording or (
-        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+        job.retry > 0 and not lease.worker.startswith(CLAIMED)
+        and (not node.logs_handouts or node.broken("restart-forgets-leases"))
     ):
         return
     out = begin(node, LEASE)
@@ -450,6 +452,17 @@ def throttle(node: Node, throttle: Throttle) -> None:
     bus.write_name(out, throttle.name)
     bus.write_i64(out, throttle.full_at - now_ns(node))
     end(node)
+
+
+def claim_epoch(node: Node, group: bytes, epoch: i64) -> None:
+    """Who speaks for a group of claims; 0: the group is forgotten."""
+    if not node.is_recording:
+        return
+    out = begin(node, CLAIM_EPOCH)
+    bus.write_i64(out, epoch)
+    bus.write_name(out, group)
+    end(node)
+    node.must_sync = True
 
 
 def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:

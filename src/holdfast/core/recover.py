@@ -8,6 +8,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    claims,
     doubt,
     fate,
     flush,
@@ -47,6 +48,7 @@ from holdfast.core.records import (
     ADD,
     ADD_FIXED,
     BACK,
+    CLAIM_EPOCH,
     CLOCK,
     COUNTS,
     CUT,
@@ -153,6 +155,9 @@ class Loading:
             registers.load(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
+        elif kind == CLAIM_EPOCH:
+            epoch = reader.long()
+            claims.load_epoch(self.node, reader.name(), epoch)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed

@@ -85,6 +85,8 @@ class Walk:
             for peer in node.peers[1:]:
                 records.member(node, peer)
             registers.write_all(node)
+            for group in node.claims.groups.values():
+                records.claim_epoch(node, group.name, group.epoch)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)
