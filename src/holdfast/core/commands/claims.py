@@ -134,7 +134,7 @@ def read(node: Node, claim: Claim, begin: i64, end: i64) -> None:
         write_bulk(out, job.queue.name)
         write_job_id(out, job)
         write_bulk(out, claim.bodies[i])
-        write_int(out, job.ctime // 1_000_000 + node.wall - node.now)
+        write_int(out, job.ctime // 1_000_000)
         write_int(out, 1 + i64(job.nacks) + i64(job.deliveries))
         write_int(out, i64(job.priority))
         write_bulks(out, [] if more is None else more.headers)
