@@ -26,9 +26,10 @@ class Reader:
 
     def read(self, claim: str, count: int) -> list[str]:
         """Ids, in the order of the claim; nothing if it is gone. To the checkers the first reading is a hand-out."""
-        words = [word.encode() for word in ("CLAIM", "READ", self.group, claim, "0", str(count))]
+        words = ["CLAIM", "READ", self.group, claim, "0", str(count)]
         f = "admin" if claim in self.seen else "get"
-        _, said = self.sim.command(self.at, f, words, {"queues": ["q"]})
+        value = {"queues": ["q"]} if f == "get" else {"words": words}
+        _, said = self.sim.command(self.at, f, [word.encode() for word in words], value)
         if "error" in said:
             return []
         ids = [each["id"] for each in said["jobs"]] if f == "get" else [each[1] for each in said["reply"]]
