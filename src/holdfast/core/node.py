@@ -56,6 +56,7 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    tombs,
     users,
     waiting,
 )
@@ -734,6 +735,8 @@ class Node:
             results.tell_end(self, job, results.word_of(why))
         is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)
         if job.holders == 1 and job.task is None and not job.flags & UNSURE and is_told:
+            if job.origin is not self.own:  # its maker may ask for it once more, not having heard that we took it
+                tombs.bury(self, self.id_text(job), why, 1, tombs.soon(self))
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)

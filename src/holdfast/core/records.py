@@ -22,7 +22,18 @@ from mypy_extensions import i32, i64, u8
 
 from holdfast.core import batches
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, BACKING_OFF, CLAIMED, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
+from holdfast.core.job import (
+    ACK_ONLY,
+    BACKING_OFF,
+    CLAIMED,
+    DEAD,
+    HANDED_OUT,
+    QUEUED_BEFORE,
+    SPECIAL,
+    UNSURE,
+    Job,
+    Lease,
+)
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
@@ -324,7 +335,7 @@ def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
 
 def fate(node: Node, job: Job) -> None:
     """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
-    if not node.is_recording:
+    if not node.is_recording or (job.state == DEAD and node.broken("death-not-kept")):
         return
     out = begin(node, FATE)
     write_name(out, job)

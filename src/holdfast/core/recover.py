@@ -486,7 +486,8 @@ class Loading:
         lease = Lease(start, number, worker, reader.name(), since, max(0, left))
         lease.is_cancelled = is_cancelled
         leases.forget(node, job)
-        leases.give(node, job, lease)
+        if not node.broken("lease-token-forgotten"):
+            leases.give(node, job, lease)
         job.flags &= ~BACKING_OFF
         job.flags |= HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
