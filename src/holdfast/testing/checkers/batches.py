@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from holdfast.testing.checkers.acks import kept
 from holdfast.testing.checkers.facts import ENDINGS, Facts, JobFacts, Violation
+from holdfast.testing.checkers.keys import may_have_died
 
 
 def members(facts: Facts, final: JobFacts) -> dict[int, list[JobFacts]]:
@@ -14,7 +15,7 @@ def members(facts: Facts, final: JobFacts) -> dict[int, list[JobFacts]]:
 
 
 def may_have_ended(facts: Facts, job: JobFacts, t: int) -> bool:
-    if job.flushed or any(told.f in ENDINGS and told.invoked <= t for told in job.told):
+    if job.flushed or may_have_died(job) or any(told.f in ENDINGS and told.invoked <= t for told in job.told):
         return True
     return t >= job.invoked + job.ttl_ms - facts.drift_ms(job.ttl_ms, job.invoked)
 
