@@ -28,7 +28,7 @@ class Delivery:
         "additional_deliveries", "attempt", "body", "headers", "id", "keys", "nacks", "priority", "queue", "token",
     )
 
-    def __init__(self, id: str, queue: str, body: bytes) -> None:
+    def __init__(self, id: str, queue: str, body: bytes, token: str = "") -> None:
         self.id = id
         self.queue = queue
         self.body = body
@@ -36,7 +36,7 @@ class Delivery:
         """How often a worker gave the job back."""
         self.additional_deliveries = 0
         """How often it was handed out again because nobody answered for it."""
-        self.token = ""
+        self.token = token
         """Proof that this hand-out is ours; empty where it was not asked for."""
         self.attempt = 1
         self.priority = 5
