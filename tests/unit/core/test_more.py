@@ -26,7 +26,8 @@ def mores_of_jobs(draw: st.DrawFn) -> More:
     more.headers = [part for pair in draw(st.lists(st.tuples(TEXT, TEXT), max_size=4)) for part in pair]
     for name in ("parent", "tenant", "domain", "group", "unique", "batch", "cause"):
         setattr(more, name, draw(TEXT))
-    for name in ("window", "attempts", "backoff", "backoff_most", "index", "order", "round", "died", "failures"):
+    for name in ("window", "attempts", "backoff", "backoff_most", "index", "order", "round", "died", "failures",
+                 "lost", "life", "changed"):
         setattr(more, name, draw(NUMBER))
     more.skips = draw(st.booleans())
     more.tries = [
@@ -40,7 +41,7 @@ def told(more: More) -> list[object]:
     return [
         more.headers, more.parent, more.tenant, more.domain, more.group, more.skips, more.unique, more.until,
         more.window, more.attempts, more.backoff, more.backoff_most, more.batch, more.index, more.order, more.round,
-        more.cause, more.died, more.failures,
+        more.cause, more.died, more.failures, more.lost, more.life, more.changed,
         [(each.token, each.worker, each.began, each.ended, each.how, each.error) for each in more.tries],
     ]
 

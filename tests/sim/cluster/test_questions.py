@@ -1,0 +1,134 @@
+"""Commands that a node answers with the help of others: asked at any node, they are about the whole cluster."""
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.testing.sim.clients import Client
+from holdfast.testing.sim.cluster import Cluster
+
+
+def kill(sim: Cluster, at: str, *, holders: str, error: str = "bad") -> str:
+    """A job that is dead."""
+    job = sim.add_job(at=at, replicate=len(holders), retry_s=30, holders=holders)
+    taken, token = sim.take(at=at)
+    assert taken == job
+    sim.do(at, "NACK", job, "TOKEN", token, "ERROR", error, "DEAD")
+    sim.run_for(seconds=0.5)
+    return job
+
+
+def reply(sim: Cluster, at: str, *words: str) -> Any:
+    said = sim.do(at, *words)
+    return said.get("reply", said.get("count", said.get("error")))
+
+
+def test_dead_jobs_of_all_nodes_are_listed_page_by_page() -> None:
+    sim = Cluster(nodes="ABCD", seed=1)
+    jobs = [kill(sim, at, holders=holders) for at, holders in zip("ABCAB", ("AB", "BC", "C", "AD", "BD"), strict=True)]
+    seen: list[str] = []
+    cursor = "0"
+    for _ in range(9):
+        cursor, rows = reply(sim, "D", "DEAD", "LIST", "COUNT", "2", "CURSOR", cursor)
+        seen += [row[0] for row in rows]
+        if cursor == "0":
+            break
+    assert seen == sorted(jobs), "each once, in the order of ids"
+
+
+def test_dead_jobs_are_sent_back_and_deleted_wherever_they_are() -> None:
+    sim = Cluster(nodes="ABCD", seed=2)
+    mended = [kill(sim, "A", holders="AB", error="no route"), kill(sim, "B", holders="BC", error="no route")]
+    lost = kill(sim, "C", holders="CA", error="nonsense")
+    assert reply(sim, "D", "DEAD", "RETRY", "ERROR", "no *") == 2
+    sim.run_for(seconds=1)
+    for job in mended:
+        states = sorted(sim.copies(job).values())
+        assert states == ["active", "queued"], f"queued once, not {sim.copies(job)}"
+    assert reply(sim, "D", "DEAD", "DELETE", lost, mended[0]) == 1
+    sim.settle()
+    assert sim.copies(lost) == {}
+    assert reply(sim, "B", "DEAD", "LIST") == ["0", []]
+
+
+def test_any_node_explains_a_job() -> None:
+    sim = Cluster(nodes="ABC", seed=3)
+    job = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    for at in "ABC":
+        said = reply(sim, at, "EXPLAIN", job)
+        assert said[1] == "queued" and said[3][0][0] == "nobody-waits", f"{at} says {said}"
+    sim.crash("A")
+    sim.run_for(seconds=10)
+    assert reply(sim, "C", "EXPLAIN", job)[3][0][0] == "elsewhere", "B has a copy, and knows who saw to it"
+    sim.crash("B")
+    sim.run_for(seconds=10)
+    said = reply(sim, "C", "EXPLAIN", job)
+    assert said[1] == "unknown" and "2 nodes cannot be reached" in said[2]
+
+
+def test_a_job_that_waits_elsewhere_gets_another_priority_and_queue() -> None:
+    sim = Cluster(nodes="ABC", seed=4)
+    first = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    second = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    assert reply(sim, "C", "PRIORITY", second, "9") == 1
+    assert reply(sim, "B", "MOVE", first, "r") == 1
+    sim.run_for(seconds=1)
+    assert sim.consume(at="A") == second
+    assert reply(sim, "C", "PRIORITY", second, "3") == 0, "a worker has it"
+    sim.crash("A")
+    sim.run_for(seconds=45)
+    assert reply(sim, "B", "QLEN", "r") == 1, "the copy knows of its new queue"
+
+
+def test_who_waits_at_a_node_that_does_not_know_the_job_is_told() -> None:
+    sim = Cluster(nodes="ABC", seed=5)
+    job = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    waiting = Client(sim, "w", sim.hosts["C"])
+    ends: list[Any] = []
+    waiting.send("wait", [b"WAITJOB", job.encode()], {"about": [job]}, lambda _, value: ends.append(value["ends"]))
+    sim.run_for(seconds=2)
+    assert ends == []
+    _, token = sim.take(at="A")
+    sim.under("ack", job, token, at="B", result="fine")
+    sim.run_for(seconds=1)
+    assert ends == [[[job, "done", "fine"]]]
+
+
+def test_nobody_says_no_while_a_node_cannot_be_asked() -> None:
+    sim = Cluster(nodes="ABC", seed=6)
+    job = sim.add_job(at="A", replicate=1, retry_s=30)
+    sim.crash("A")
+    sim.run_for(seconds=10)
+    began = sim.now
+    assert sim.wait_for_end(job, at="C", timeout_ms=3_000) == ("unknown", None)
+    assert sim.now - began >= 3_000, "it may come back, and be told"
+    strange = job[:10] + "0" * 32 + job[42:]
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    began = sim.now
+    assert sim.wait_for_end(strange, at="C", timeout_ms=30_000) == ("unknown", None)
+    assert sim.now - began < 1_000, "all have said that they do not know it"
+
+
+def test_workers_of_all_nodes_are_listed() -> None:
+    sim = Cluster(nodes="ABC", seed=7)
+    for at in "ABC":
+        reply(sim, at, "WORKER", "BEAT", f"w{at}", "30", "jobs", "2")
+    assert [row[0] for row in reply(sim, "B", "WORKER", "LIST")] == ["wA", "wB", "wC"]
+    sim.crash("A")
+    sim.run_for(seconds=10)
+    assert [row[0] for row in reply(sim, "B", "WORKER", "LIST")] == ["wB", "wC"]
+
+
+def test_figures_of_a_queue_are_summed_up() -> None:
+    sim = Cluster(nodes="AB", seed=8)
+    kill(sim, "A", holders="AB")
+    job = sim.add_job(at="B", replicate=2, retry_s=30, holders="AB")
+    _, token = sim.take(at="B")
+    sim.under("nack", job, token, at="B")
+    sim.consume_and_ack(at="B")
+    sim.run_for(seconds=3)
+    [row], missing = reply(sim, "A", "CLUSTER", "QSTAT", "q")
+    told = dict(zip(row[::2], row[1::2], strict=True))
+    figures = (told["acked"], told["nacked"], told["dead"], told["dead-kept"])
+    assert figures == (1, 2, 1, 1), "each counted once, at the node where it happened"
+    assert missing == []

@@ -1,0 +1,129 @@
+"""Bounds of what is kept about jobs, and what a restart or a rewrite of the journal brings back of it."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from holdfast.core.config import Config
+from holdfast.core.job import DEAD, Job
+from holdfast.core.limits import RESULT_BYTES, RESULTS_PERCENT, TRIES_KEPT, WAIT_IDS_MAX, WORKERS_MAX
+from holdfast.core.node import Node
+from holdfast.core.snapshot import Walk
+
+from .making import NODE_ID, Bench
+
+
+def add(bench: Bench, *options: str) -> bytes:
+    reply = bench.do("ADDJOB", "q", "body", "0", *options)
+    assert reply is not None and reply.startswith(b"+DI")
+    return reply[1:-2]
+
+
+def fail_often(bench: Bench, jid: bytes, times: int) -> None:
+    for number in range(times):
+        bench.do("GETJOB", "FROM", "q")
+        assert bench.do("NACK", jid, "ERROR", f"failure {number}") == b":1\r\n"
+
+
+def reborn(bench: Bench, kept: list[bytes], passed_ms: int) -> Node:
+    """The same node, started again later with those records."""
+    node = Node(Config(), NODE_ID, random.Random(1).randbytes, bench.now + passed_ms)
+    node.is_recording = True
+    node.set_time(bench.now + passed_ms, bench.now + passed_ms)
+    node.load(kept)
+    return node
+
+
+def found(node: Node, jid: bytes) -> Job:
+    job = node.find(jid)
+    assert job is not None
+    return job
+
+
+def test_the_latest_tries_are_kept_and_all_are_counted() -> None:
+    bench = Bench()
+    jid = add(bench)
+    fail_often(bench, jid, TRIES_KEPT + 3)
+    more = found(bench.node, jid).more
+    assert more is not None
+    assert [each.error for each in more.tries] == [b"failure %d" % n for n in range(3, TRIES_KEPT + 3)]
+    assert more.failures == TRIES_KEPT + 3
+
+
+def test_results_take_their_share_of_memory_and_no_more() -> None:
+    bench = Bench(maxmemory="4mb")
+    size = 60_000
+    ids = [add(bench) for _ in range(12)]
+    for jid in ids:
+        assert bench.do("ACKJOB", jid, "RESULT", b"x" * size) == b":1\r\n"
+    most = 4 * 1024 * 1024 // 100 * RESULTS_PERCENT // (size + RESULT_BYTES)
+    assert len(bench.node.results.kept) == most < len(ids)
+    assert bench.node.counters["results-given-up"] == len(ids) - most
+    assert list(bench.node.results.kept) == ids[-most:], "the oldest went first"
+
+
+def test_no_more_jobs_are_waited_for_than_can_be() -> None:
+    bench = Bench()
+    jid = add(bench)
+    reply = bench.do("WAITJOB", *[jid] * (WAIT_IDS_MAX + 1))
+    assert reply == b"-ERR WAITJOB takes 1 to 10000 ids\r\n"
+
+
+def test_workers_that_are_gone_make_room() -> None:
+    bench = Bench(maxmemory="100mb")
+    for number in range(WORKERS_MAX):
+        assert bench.do("WORKER", "BEAT", f"w{number}", "10") == b"+OK\r\n"
+    refused = bench.do("WORKER", "BEAT", "one more", "10")
+    assert refused is not None and refused.startswith(b"-OOM ")
+    bench.wait(10_000)
+    assert bench.do("WORKER", "BEAT", "one more", "10") == b"+OK\r\n"
+    assert list(bench.node.workers) == [b"one more"]
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_a_restart_brings_back_leases_waits_deaths_and_results(is_rewritten: bool) -> None:
+    bench = Bench()
+    node = bench.node
+    node.is_recording = True
+    dead, waiting, leased, changed, done = (add(bench, "RETRY", "60") for _ in range(5))
+    bench.do("CLIENT", "SETNAME", "w1")
+    bench.do("GETJOB", "WITHMETA", "COUNT", "5", "FROM", "q")
+    bench.do("NACK", dead, "ERROR", "bad", "DEAD")
+    bench.do("NACK", waiting, "DELAY", "30")
+    bench.do("CANCEL", leased)
+    bench.do("RELEASE", changed)
+    bench.do("PRIORITY", changed, "8")
+    bench.do("MOVE", changed, "r")
+    bench.do("ACKJOB", done, "RESULT", "fine")
+    kept = node.take_records()
+    if is_rewritten:
+        walk = Walk(node)
+        kept = []
+        while not walk.is_done:
+            kept += walk.take_records(10_000)
+
+    again = reborn(bench, kept, 10_000)
+    more = found(again, dead).more
+    assert found(again, dead).state == DEAD and more is not None and more.cause == b"rejected"
+    assert list(again.dead) == [found(again, dead)]
+    assert found(again, waiting).qtime - again.now == 20_000
+    lease = found(again, leased).lease
+    assert lease is not None and (lease.start, lease.number, lease.worker) == (node.start, 3, b"w1")
+    assert lease.is_cancelled and found(again, leased).qtime - again.now == 50_000
+    moved = found(again, changed)
+    assert (moved.queue.name, moved.priority, moved.lease) == (b"r", 8, None)
+    assert again.results.kept[done].data == b"fine" and again.find(done) is None
+    assert again.used > 0 and again.jobs == 4
+
+
+def test_what_was_sent_back_from_the_dead_is_alive_after_a_restart() -> None:
+    bench = Bench()
+    bench.node.is_recording = True
+    jid = add(bench, "TTL", "100", "ATTEMPTS", "1")
+    fail_often(bench, jid, 1)
+    assert bench.do("DEAD", "RETRY", jid) == b":1\r\n"
+    again = reborn(bench, bench.node.take_records(), 1000)
+    job = found(again, jid)
+    assert job.state != DEAD and not again.dead and job.expire - again.now == 99_000
+    assert job.more is not None and (job.more.round, job.more.failures) == (1, 0)
