@@ -64,8 +64,8 @@ def test_errors_are_sentences_and_exit_codes(node: Node) -> None:
     wrong = run(node, "show", "nonsense")
     assert wrong.returncode == 1 and wrong.stderr.startswith("holdfast: BADID")
     assert run(node, "add", "q", "x", "--priority", "10").returncode == 2
-    away = subprocess.run([sys.executable, "-m", "holdfast", "health", "--connect", "holdfast://127.0.0.1:1"], timeout=60,
-                          capture_output=True, text=True)
+    nowhere = [sys.executable, "-m", "holdfast", "health", "--connect", "holdfast://127.0.0.1:1"]
+    away = subprocess.run(nowhere, timeout=60, capture_output=True, text=True)
     assert away.returncode == 1 and "Traceback" not in away.stderr
     assert run(node, "health").returncode == 0
 
