@@ -259,7 +259,7 @@ def errors_page() -> str:
         "An error reply is a code in capitals and words. Codes and words are Disque's wherever Disque has them. A "
         "command that is answered with an error has changed nothing, unless the error is an internal one or says "
         "UNKNOWN. `…` stands for something named at that place. The third column is the exception that Holdfast's own "
-        "client raises, in `holdfast.client.errors`; the last answers the question a caller has first: may I try again?",
+        "client raises, in `holdfast.client.errors`; the last column answers: may I try again?",
         table(["code", "text", "Python", "try again?"], rows),
         "## Protocol errors\n\nA client that breaks the protocol, or sends more of it than the "
         "[limits](limits.md) allow, gets one of these, and its connection is closed.",
