@@ -70,7 +70,6 @@ from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
 from holdfast.core.forward import Forwards
-from holdfast.core.history import Tale
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -127,6 +126,7 @@ from holdfast.core.session import (
     Slot,
 )
 from holdfast.core.takeover import Takeovers
+from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -162,7 +162,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
-        self.tale: Tale = Tale()  # what happened in this turn (history.py)
+        self.tale: Tale = Tale()  # what happened in this turn (tale.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
