@@ -61,6 +61,7 @@ from holdfast.core import (
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
+from holdfast.core.cron import Entry as CronEntry
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
@@ -161,6 +162,7 @@ class Node:
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
         self.registers: Registers = Registers()  # settings of the whole cluster
         self.domains: Domains = Domains()
+        self.cron: dict[bytes, CronEntry] = {}  # jobs on a schedule
         self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0

@@ -8,6 +8,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    cron,
     doubt,
     flush,
     groups,
@@ -48,6 +49,7 @@ from holdfast.core.records import (
     MEMBER,
     NODE,
     QUEUE,
+    RAN,
     REFUSED,
     REGISTER,
     TAKEN,
@@ -124,6 +126,8 @@ class Loading:
             queue.maxlen = reader.long()
         elif kind == REGISTER:
             registers.load(self.node, reader)
+        elif kind == RAN:
+            cron.load_ran(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
         elif kind == KEY:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records, registers, rules
+from holdfast.core import cron, records, registers, rules
 from holdfast.core.acks import Ending
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
 
@@ -71,6 +71,7 @@ class Walk:
             for peer in node.peers[1:]:
                 records.member(node, peer)
             registers.write_all(node)
+            cron.write_all(node)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, federate, links, membership, registers, replicate, requeue, slots, views
+from holdfast.core import acks, cron, federate, links, membership, registers, replicate, requeue, slots, views
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
@@ -40,6 +40,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.MOVED: federate.on_moved,
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
+    bus.RAN: cron.on_ran,
     bus.ASK: views.on_ask,
     bus.TELL: views.on_tell,
 }
@@ -68,6 +69,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
         peer.unheard.clear()
     membership.link_up(node, peer)
     registers.link_up(node, peer)
+    cron.link_up(node, peer)
     acks.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)

@@ -71,6 +71,8 @@ TELL: Final = 51  # number i64, count u32, then per queue: name, figures i64 eac
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8
+# Jobs on a schedule (core/cron.py).
+RAN: Final = 72  # name, version i64, instant i64
 
 
 class BadFrame(Exception):

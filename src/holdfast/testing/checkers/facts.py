@@ -13,6 +13,9 @@ from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
 ENDINGS: Final = frozenset(["ack", "fastack", "deljob"])
 PUSHES: Final = frozenset(["nack", "enqueue"])  # an operator or a consumer wants it delivered again
 
+CRON_PREFIX: Final = "DI00000000"
+"""How ids of jobs begin that a cron entry made."""
+
 
 class Violation(NamedTuple):
     promise: str  # I1 ... I20
@@ -99,6 +102,7 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
+        self.scheduled: list[Delivery] = []  # of jobs that cron entries made
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
         self.restarts: list[tuple[int, str]] = []
@@ -177,7 +181,8 @@ class Facts:
             )
             job = self.jobs.get(each["body"])
             if job is None:
-                self.strays.append(delivery)
+                is_scheduled = each["id"].startswith(CRON_PREFIX)
+                (self.scheduled if is_scheduled else self.strays).append(delivery)
             else:
                 self.know(job, each["id"])
                 job.deliveries.append(delivery)

@@ -24,6 +24,7 @@ class Real:
         node = make(
             birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
         )
+        node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
         if birth.mutants:
             node.set_mutants(birth.mutants)
