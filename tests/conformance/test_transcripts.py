@@ -28,7 +28,8 @@ def describe(path: Path, difference: Difference) -> str:
 def test_there_is_a_transcript_for_every_group() -> None:
     """Others may join them; none of these may be missing."""
     groups = (
-        "acks addjob addjobs admin domains getjob memory nack-enqueue-dequeue queues scans show tenants time working"
+        "acks addjob addjobs admin domains failures getjob leases memory nack-enqueue-dequeue options queues results "
+        "scans show tenants time working"
     )
     assert set(groups.split()) <= {path.stem for path in files()}
 

@@ -19,10 +19,11 @@ from holdfast.core import effects
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.flush import flush_all
-from holdfast.core.limits import REGISTER_BYTES
+from holdfast.core.limits import REGISTER_BYTES, WORKER_TTL_S_MAX
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
 from holdfast.core.version import VERSION
+from holdfast.core.workers import forget_old
 
 from .trace import Reader, lines
 
@@ -210,6 +211,8 @@ class World:
         node = self.node
         assert not node.faults, node.faults[0]
         flush_all(node)
+        node.set_time(node.now + WORKER_TTL_S_MAX * 1000, node.wall)
+        forget_old(node)
         for session in list(node.sessions.values()):
             node.disconnect(session)
         settings = REGISTER_BYTES * node.registers.count  # of the cluster: they outlive the jobs of a node

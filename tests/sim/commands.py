@@ -155,9 +155,16 @@ class Commands(Model):
 
     def ackjob(self, who: int, args: list[bytes]) -> Any:
         check_ids(args)
-        return sum([self.jobs.pop(jid, None) is not None for jid in args])
+        for jid in dict.fromkeys(args):
+            if jid in self.jobs:
+                self.queues[self.jobs[jid].queue].acked += 1
+        return self.deljob(who, args)
 
-    fastack = deljob = ackjob
+    fastack = ackjob
+
+    def deljob(self, who: int, args: list[bytes]) -> Any:
+        check_ids(args)
+        return sum([self.jobs.pop(jid, None) is not None for jid in args])
 
     def nack(self, who: int, args: list[bytes]) -> Any:
         return self.requeue(args, is_nack=True)
@@ -172,6 +179,7 @@ class Commands(Model):
             job = self.jobs.get(jid)
             if job and job.state == b"active" and (job.retry or not job.was_handed_out):
                 job.nacks += is_nack
+                self.queues[job.queue].nacked += is_nack
                 job.deliveries += job.was_queued and not is_nack
                 self.put_in_queue(job)
                 count += 1
@@ -234,10 +242,13 @@ class Commands(Model):
         queue = self.queues.get(args[0])
         if queue is None:
             return NIL_ARRAY
+        self.count_states()
         return [
             b"name", args[0], b"len", len(self.queued(args[0])), b"age", (self.now - queue.created) // 1000,
             b"idle", (self.now - queue.used) // 1000, b"blocked", len(queue.waiting), b"import-from", [],
             b"import-rate", 0, b"jobs-in", queue.ins, b"jobs-out", queue.outs, b"pause", PAUSES[queue.paused],
+            b"acked", queue.acked, b"nacked", queue.nacked, b"dead", 0, b"expired", queue.expired, b"lease-lost", 0,
+            b"out", queue.seen_out, b"delayed", queue.seen_delayed, b"dead-kept", 0,
         ]
 
     def pause(self, who: int, args: list[bytes]) -> Any:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from holdfast.core.job import ACTIVE, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job, Page, special_cost
 from holdfast.core.lane import Lane
-from holdfast.core.limits import NEVER, SPENT_GONE_MAX
+from holdfast.core.limits import GROUP_BYTES, NEVER, SPENT_GONE_MAX, TAKEN_BYTES
 from holdfast.core.node import Node
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.session import FOR_JOB, NOTHING, REPLY_ON
+from holdfast.core.workers import cost
 
 from .model import Model
 
@@ -105,6 +106,9 @@ def check_sessions(node: Node) -> None:
 
 def check_memory(node: Node, jobs: list[Job]) -> None:
     used = sum(160 + 48 + len(job.body) + special_cost(job) for job in jobs) + 400 * node.registers.count
+    used += node.results.bytes + sum(cost(name, worker) for name, worker in node.workers.items())
+    used += sum(GROUP_BYTES + len(name) for queue in node.queues.values() for name in queue.groups)
+    used += sum(TAKEN_BYTES + 2 * len(key) for key in node.taken)
     used += sum(1500 + 3 * len(name) for name in node.queues) + 2048 * len(node.sessions)
     assert node.used == used, "memory is accounted wrongly"
     percent = node.full // 100

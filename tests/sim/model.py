@@ -49,6 +49,11 @@ class Queue:
     maxlen: int = 0
     ins: int = 0
     outs: int = 0
+    acked: int = 0
+    nacked: int = 0
+    expired: int = 0
+    seen_out: int = 0  # with consumers, and delayed, when somebody last looked
+    seen_delayed: int = 0
     waiting: list[int] = field(default_factory=list)
 
 
@@ -72,6 +77,7 @@ class Model:
         self.wakeups: list[tuple[int, Any]] = []
         self.spent: list[bytes] = []  # handed out at most once, the oldest hand-out first; some perhaps gone
         self.seen: Counter[str] = Counter()
+        self.looked = 0  # when jobs were last counted
 
     # -- what can happen -----------------------------------------------------------------------------------
 
@@ -109,6 +115,7 @@ class Model:
     def look_at(self, job: Job) -> None:
         if job.expire <= self.now:
             self.seen["job expired"] += 1
+            self.queues[job.queue].expired += 1
             del self.jobs[job.id]
         elif 0 < job.when <= self.now:
             if self.queues[job.queue].paused & IN and job.retry:
@@ -194,6 +201,7 @@ class Model:
             if job.expire > self.now:
                 return job
             self.seen["job expired instead of handed out"] += 1
+            self.queues[name].expired += 1
             del self.jobs[job.id]
         return None
 
@@ -244,6 +252,16 @@ class Model:
         else:
             self.put_in_queue(job)
         return Line(jid)
+
+    def count_states(self) -> None:
+        """Once a second at most: what jobs that are not queued are doing."""
+        if self.now - self.looked < 1000:
+            return
+        self.looked = self.now
+        for name, queue in self.queues.items():
+            active = [job for job in self.jobs.values() if job.queue == name and job.state == b"active"]
+            queue.seen_out = sum(job.was_handed_out for job in active)
+            queue.seen_delayed = sum(not job.was_handed_out and not job.was_queued for job in active)
 
     def set_aside(self, job: Job) -> None:
         job.state, job.when = b"active", self.now + job.retry * 1000 if job.retry else 0

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, links, peers, records, replicate, rules, tombs
+from holdfast.core import gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import CRON_PREFIX, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -40,7 +40,9 @@ ABORTED: Final = 1
 FLUSHED: Final = 2
 REPLACED: Final = 3  # another job with its unique key took its place
 MERGED: Final = 4  # the same job was added on two sides of a cut (unique.py)
-WHY_LAST: Final = 4
+CANCELLED: Final = 5
+DELETED: Final = 6
+WHY_LAST: Final = 6
 
 # What GOTACK says.
 HOLDS: Final = 0
@@ -69,7 +71,7 @@ class Ending(Task):
 
     def __init__(self, why: i64) -> None:
         super().__init__()
-        self.why: i64 = why
+        self.why = why
         self.unknown: i64 = 0  # confirmed by saying it knows nothing of the job
         self.asked: i64 = 0  # told in this round, answer still to come
         self.tries: i64 = 0
@@ -94,6 +96,8 @@ def mark(node: Node, job: Job, why: i64) -> None:
     node.asking.pop(job, None)
     rules.let_go(node, job)
     ask_everybody_if_unsure(node, job)
+    if job.flags & SPECIAL:
+        results.tell_end(node, job, results.word_of(why))
     job.state = ACKED
     job.task = Ending(why)
     job.qtime = 0
@@ -173,17 +177,23 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
-    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
+    if not is_worth_keeping(node, jid):
         return False
-    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
-        return False  # a number that was never given out
-    if not is_made_by_a_node_we_know(node, jid) and not node.is_young():
-        return False  # made by nobody we know, and by now we would know them
     job = make_ended(node, jid, True)
     if job is None:
         return False
     end(node, job, DONE)
     return True
+
+
+def is_worth_keeping(node: Node, jid: bytes) -> bool:
+    """Whether there may be such a job, which can be delivered again."""
+    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
+        return False
+    if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
+        return False  # a number that was never given out
+    # Made by nobody we know is no reason while we may not know them yet.
+    return is_made_by_a_node_we_know(node, jid) or node.is_young()
 
 
 def is_of_an_earlier_life(node: Node, jid: bytes) -> bool:
@@ -200,6 +210,8 @@ def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:
+    if node.results.kept:
+        results.tell_result(node, peer, jid)
     links.explain(node, peer, holders)
     peer.out.append(bus.SETACK)
     peer.out.write(jid)
@@ -263,6 +275,8 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state != ACKED:
         if not replicate.abandon(node, job):
             mark(node, job, why)
+        if job.responsible == ME and is_ack_only and why == DONE:
+            job.queue.acked += 1
         if is_ack_only:
             collect_or_tell(node, job)  # nobody else will
         else:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core import heal
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME
 from holdfast.core.queue import Queue, Tally
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 QUEUES_PER_SECOND: Final = 10_000
 """With more queues rates are taken more rarely, so that no turn takes long."""
+
+LOOK_MS: Final = 1000
 
 SOON_MS: Final = 500
 """What came in in less time than this says nothing about a second."""
@@ -36,11 +39,22 @@ def note(node: Node, job: Job) -> None:
         counting.ended += 1
     elif job.state == ACTIVE and job.flags & MOVING:
         counting.moving += 1
-    elif job.state == ACTIVE and job.responsible == ME:
-        if job.flags & HANDED_OUT:
-            counting.out += 1
-        elif not job.flags & QUEUED_BEFORE:
+    elif job.responsible != ME:
+        pass  # counted where somebody sees to it
+    elif job.state == DEAD:
+        counting.dead += 1
+    elif job.state == ACTIVE:
+        if job.flags & BACKING_OFF or not job.flags & (HANDED_OUT | QUEUED_BEFORE):
             counting.delayed += 1
+        elif job.flags & HANDED_OUT:
+            counting.out += 1
+
+
+def look(node: Node) -> None:
+    """A node without peers has no beat that walks over its jobs: it does when somebody asks, once a second at most."""
+    if len(node.peers) == 1 and node.now - node.chores_at >= LOOK_MS:
+        node.chores_at = node.now
+        heal.walk(node, False)
 
 
 def tally(node: Node, queue: Queue) -> Tally:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import census, doubt, federate, heal, membership, registers, replicate, requeue, tombs
+from holdfast.core import census, doubt, fate, federate, heal, membership, registers, replicate, requeue, tombs
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -21,6 +21,7 @@ def beat(node: Node) -> None:
     federate.beat(node)
     census.take_rates(node)
     replicate.fill(node)
+    fate.beat(node)
     heal.beat(node)
     if node.doubted:
         doubt.settle(node)

@@ -48,6 +48,9 @@ ON_TIME_MS: Final = 60_000
 LOOK_MS: Final = 60_000
 """How long an entry sleeps at most, whatever its next instant: the clock on the wall may have been set."""
 
+COPIES_MS: Final = 100
+"""How often an owner looks whether a run has its copies."""
+
 WATCH_MS: Final = 2_000
 """How often somebody who does not own an entry looks whether its owner has run it, and an owner tries again."""
 
@@ -171,7 +174,9 @@ def look(node: Node, entry: Entry) -> None:
     if is_due and is_owner(node, entry):
         run_due(node, entry)
         is_due = entry.next_ms() <= node.wall
-    wait: i64 = WATCH_MS if is_due or entry.trying else min(LOOK_MS, entry.next_ms() - node.wall)
+    wait: i64 = min(LOOK_MS, entry.next_ms() - node.wall)
+    if is_due:
+        wait = COPIES_MS if entry.trying else WATCH_MS
     node.alarms.set(entry, node.now + wait)
 
 

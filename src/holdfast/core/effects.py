@@ -32,6 +32,7 @@ SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session whe
 APPLY_SETTINGS: Final = "apply-settings"  # CONFIG SET changed something
 SHUTDOWN: Final = "shutdown"  # `argument`: REWRITE-AOF, NOSAVE or nothing
 REWRITE: Final = "rewrite"  # BGREWRITEAOF: answer the session when it has begun
+HISTORY: Final = "history"  # `argument` says which command: answer the session when done
 RESTART: Final = "restart"  # DEBUG RESTART: a clean stop and a new start
 CRASH: Final = "crash"  # DEBUG SEGFAULT and its like: end without any cleaning up
 VERIFY: Final = "verify"  # whether `argument` is the name and secret of a user: tell (logins.py) the session

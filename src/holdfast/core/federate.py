@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, memory, queues, records, replicate, requeue, rules, tombs
+from holdfast.core import acks, fate, history, links, memory, queues, records, replicate, requeue, rules, tombs
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, ASKING, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, ASKING, DEAD, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_OUT, Queue
@@ -170,7 +170,9 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             requeue.write_state(node, peer, copy.jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
-        if job.state == WAIT_REPL:
+        if job.state != WAIT_REPL:
+            fate.meet(node, peer, job, copy)
+        if job.state == WAIT_REPL or job.state == DEAD:
             answer(peer, bus.NOTTAKEN, move_number, copy.jid)
             return
     elif memory.is_full_for(node, len(copy.body)):
@@ -315,5 +317,6 @@ def in_doubt(node: Node, job: Job) -> None:
     elif job.retry == 0:
         job.flags |= IN_DOUBT | HANDED_OUT
         job.qtime = 0
+        node.dead[job] = None
         records.doubt(node, job)
         node.count("in-doubt")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, history, queues, records, replicate, unique, waiting
-from holdfast.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
+from holdfast.core import acks, errors, history, queues, records, replicate, results, unique, waiting
+from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job
 from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def flush_queue(node: Node, queue: Queue) -> i64:
         count += 0 if job.state == ACKED else 1
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
-        elif job.state == ACTIVE or job.state == QUEUED:
+        elif job.state == ACTIVE or job.state == QUEUED or job.state == DEAD:
             history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
@@ -31,13 +31,15 @@ def jobs_of(node: Node, queue: Queue) -> list[Job]:
 
 
 def flush_all(node: Node) -> None:
-    """Delete every job and every queue of this node; sessions that wait get nothing and may go on."""
+    """Delete every job, every result and every queue of this node; sessions that wait get nothing and may go on."""
     for job in node.all_jobs():
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
     for job in node.all_jobs():
         history.deleted(node, job, b"flushed")
         node.forget(job)
+    for jid in list(node.results.kept):
+        results.drop(node, jid)
     records.flush(node)
     node.endings.clear()
     unique.forget_all(node)

@@ -6,6 +6,8 @@ feature has to say is in its own file; this one is the list of who is asked when
     holds       about to be queued: whether something holds it back
     accepted    it has its copies: the promise is made
     handed_out  a consumer has it
+    waits       it failed, and is to be queued again, but not yet
+    died        it is dead: kept, and not queued again unless somebody says so (fate.py)
     ended       its life is over here: acknowledged, deleted, expired, aborted
 """
 from __future__ import annotations
@@ -39,6 +41,17 @@ def handed_out(node: Node, job: Job) -> None:
     more = job.more
     if more is not None and more.unique:
         unique.started(node, job)
+
+
+def waits(node: Node, job: Job) -> None:
+    more = job.more
+    if more is not None and more.group:
+        groups.failed(node, job)
+
+
+def died(node: Node, job: Job) -> None:
+    """Nobody waits for a dead job, and its keys are free."""
+    ended(node, job, -1)
 
 
 def ended(node: Node, job: Job, why: i64) -> None:

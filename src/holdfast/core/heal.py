@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import census, federate, replicate
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
 
@@ -77,7 +77,8 @@ def walk(node: Node, heals: bool) -> None:
 
 def heal(node: Node, job: Job, heals: bool) -> int:
     """Make the copies a job is short of, if that is for this node to do; how many were sent."""
-    if (job.retry == 0 and not node.broken("once-copied")) or job.state not in (ACTIVE, QUEUED) or job.task is not None:
+    is_once = job.retry == 0 and not node.broken("once-copied")
+    if is_once or job.state not in (ACTIVE, QUEUED, DEAD) or job.task is not None:
         return 0
     if node.is_leaving:
         hand_over_delay(node, job)

@@ -147,7 +147,7 @@ def handed_out(node: Node, job: Job, session: Session, ms: i64) -> None:
     end(node, job)
 
 
-def extended(node: Node, job: Job, session: Session, ms: i64) -> None:
+def extended(node: Node, job: Job, session: Session | None, ms: i64) -> None:
     """Its worker has it for so much longer."""
     with_worker(node, EXTENDED, job, session, ms)
 
@@ -163,7 +163,7 @@ def nacked(node: Node, job: Job, session: Session | None, error: bytes = b"", de
     end(node, job)
 
 
-def released(node: Node, job: Job, session: Session, delay_ms: i64 = 0) -> None:
+def released(node: Node, job: Job, session: Session | None, delay_ms: i64 = 0) -> None:
     """Its worker gives it back without blame."""
     with_worker(node, RELEASED, job, session, delay_ms)
 
@@ -181,7 +181,7 @@ def lease_lost(node: Node, job: Job, cause: bytes) -> None:
     end(node, job)
 
 
-def acked(node: Node, job: Job, session: Session) -> None:
+def acked(node: Node, job: Job, session: Session | None) -> None:
     with_worker(node, DONE, job, session, 0)
 
 
@@ -220,11 +220,11 @@ def dead(node: Node, job: Job, cause: bytes, error: bytes) -> None:
     end(node, job)
 
 
-def revived(node: Node, job: Job, session: Session) -> None:
+def revived(node: Node, job: Job, session: Session | None) -> None:
     with_worker(node, REVIVED, job, session, 0)
 
 
-def cancelled(node: Node, job: Job, session: Session) -> None:
+def cancelled(node: Node, job: Job, session: Session | None) -> None:
     with_worker(node, CANCELLED, job, session, 0)
 
 
@@ -313,11 +313,12 @@ def gap(node: Node, lost: i64) -> None:
 # -- how it is written ------------------------------------------------------------------------------------------
 
 
-def with_worker(node: Node, event: i64, job: Job, session: Session, value: i64) -> None:
+def with_worker(node: Node, event: i64, job: Job, session: Session | None, value: i64) -> None:
+    """Without a session it is whoever has the job: it spoke through another node."""
     if not node.is_telling:
         return
     begin(node, event, job, reached(job), value)
-    write_text(node.tale.out, WORKER, worker_of(session))
+    write_text(node.tale.out, WORKER, last_worker(node, job) if session is None else worker_of(session))
     end(node, job)
 
 

@@ -29,8 +29,9 @@ ACTIVE: Final = 1  # known here, not queued here: delayed, or handed out and not
 QUEUED: Final = 2
 ACKED: Final = 3
 GONE: Final = 4
+DEAD: Final = 5  # has failed too often, or was given up: kept, and queued again only on somebody's word (fate.py)
 
-STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone"]
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone", b"dead"]
 
 # Flags.
 HANDED_OUT: Final = 1  # this node gave the job to a consumer at least once
@@ -41,9 +42,12 @@ MOVING: Final = 16  # given to another node, which has not yet said that it took
 IN_LINE: Final = 256  # has a place in its group (groups.py)
 BINNED: Final = 512  # queued, and its domain must let it go out (rules.py)
 COUNTED: Final = 1024  # out, and counted as such by its domain or the throttle of its queue
-SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None
+SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None, or somebody waits for its end
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
+BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
+LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
+WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128
 """Jobs per page: large enough that neighbours rarely need a lookup and an alarm is shared by many, small
@@ -59,6 +63,7 @@ class Task:
 
     def __init__(self) -> None:
         self.confirmed: i64 = 0  # nodes that have said what we wait for
+        self.why: i64 = 0  # how the job has ended, if it has (acks.py)
 
 
 @mypyc_attr(acyclic=True)

@@ -138,6 +138,15 @@ class Lane:
             self.head = self.blocks[0]
             self.tail = self.blocks[-1]
 
+    def ahead(self, job: Job) -> i64:
+        """How many jobs are before one that is in this lane."""
+        at = self.block_of(job)
+        count: i64 = 0
+        for i in range(at):
+            block = self.blocks[i]
+            count += len(block.items) - block.pos
+        return count + self.blocks[at].place(job) - self.blocks[at].pos
+
     def block_of(self, job: Job) -> i64:
         """The index of the last block whose first job does not come after `job`."""
         blocks = self.blocks
@@ -194,6 +203,16 @@ def lane_of(lanes: list[Lane], priority: i64) -> Lane:
     lanes.append(lane)
     lanes.sort(key=lambda each: -each.priority)
     return lane
+
+
+def ahead_of(lanes: list[Lane], job: Job) -> i64:
+    """How many jobs come before one that is in one of these."""
+    count: i64 = 0
+    for lane in lanes:
+        if lane.priority == i64(job.priority):
+            return count + lane.ahead(job)
+        count += lane.size
+    return count
 
 
 def next_of(lanes: list[Lane]) -> Job | None:

@@ -6,7 +6,9 @@ tells a consumer that still has the job from one that lost it and does not know.
 
     <first eight digits of the node's id>.<when the node started, hex>.<how many hand-outs since, hex>
 
-so no two hand-outs ever have the same one, whatever a crash may have taken from the journal.
+so no two hand-outs ever have the same one, whatever a crash may have taken from the journal. Jobs that have more
+than a plain one (more.py) always get a lease, so that what becomes of their hand-outs is known one by one. What can
+be done under a token is in tokens.py; what happens when a lease ends without an ack, in failure.py.
 """
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import gates, history, records
-from holdfast.core.job import SPECIAL, Job, Lease
+from holdfast.core import gates, history, records, requeue
+from holdfast.core.job import SPECIAL, WATCHED, Job, Lease
 from holdfast.core.limits import LEASE_BYTES
+from holdfast.core.peers import MY_BIT
 from holdfast.core.reply import write_bulk, write_bulks, write_int
 
 if TYPE_CHECKING:
@@ -42,21 +45,51 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         out.write(b"$21\r\nadditional-deliveries\r\n")
         write_int(out, i64(job.deliveries))
     ms = lease_ms if lease_ms > 0 and job.retry > 0 else i64(job.retry) * 1000
-    if form & META or lease_ms != 0 or job.lease is not None:
+    lease = None
+    if form & META or lease_ms != 0 or job.more is not None or job.lease is not None:
         forget(node, job)
         node.handouts += 1
-        job.lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
-        job.flags |= SPECIAL
-        node.account(LEASE_BYTES)
+        lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
+        give(node, job, lease)
     if form & META:
         write_meta(node, out, job)
     gates.handed_out(node, job)
-    records.handout(node, job, ms)
+    if lease is None:
+        records.handout(node, job, ms)
+    else:
+        records.lease(node, job, lease, ms)
     history.handed_out(node, job, session, ms)
     if job.retry > 0:
         node.lease(job, ms)
+        tell_if_long(node, job, ms)
     else:
         node.spend(job)
+
+
+def give(node: Node, job: Job, lease: Lease) -> None:
+    job.lease = lease
+    job.flags |= SPECIAL
+    node.account(LEASE_BYTES)
+
+
+def tell_if_long(node: Node, job: Job, ms: i64) -> None:
+    """Holders count on a lease to be no longer than the retry time, unless they were told."""
+    if ms > i64(job.retry) * 1000 and job.holders != MY_BIT and not node.broken("long-lease-untold"):
+        requeue.tell_working(node, job, ms)
+
+
+def extend(node: Node, job: Job, ms: i64) -> None:
+    """The consumer is at work: its lease ends in `ms` from now, but no later than the job's life."""
+    lease = job.lease
+    assert lease is not None
+    if job.retry == 0:
+        return  # it has the job for good
+    ms = min(ms, max(1, job.expire - node.now))
+    lease.ms = ms
+    node.lease(job, ms)
+    records.lease(node, job, lease, ms)
+    requeue.stop_asking(node, job)
+    tell_if_long(node, job, ms)
 
 
 def write_meta(node: Node, out: BytesWriter, job: Job) -> None:
@@ -100,5 +133,5 @@ def forget(node: Node, job: Job) -> None:
     if job.lease is not None:
         job.lease = None
         node.account(-LEASE_BYTES)
-        if job.more is None:
+        if job.more is None and not job.flags & WATCHED:
             job.flags &= ~SPECIAL

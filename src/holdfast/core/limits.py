@@ -74,11 +74,46 @@ HEADERS_BYTES_MAX: Final = 8 * KIB
 ERROR_BYTES_MAX: Final = KIB
 """Of what a worker says about a failure; the rest is cut. Whole tracebacks belong in a log."""
 
+BACKOFF_MOST_S: Final = 3600
+"""The longest wait between two attempts where the job does not say: an outage of a night costs an hour, not a week."""
+
 BATCH_MAX: Final = 1_000_000
 """Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
 
 TRIES_KEPT: Final = 10
 """Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
+
+RESULT_BYTES_MAX: Final = 64 * KIB
+"""Of a result kept for whoever waits for the job: an answer, not a file. More is refused, not cut."""
+
+RESULT_BYTES: Final = 320
+"""What a result costs beside its bytes: its id, the object, its places in two tables."""
+
+RESULTS_PERCENT: Final = 10
+"""Of maxmemory that results may take; past that the oldest go before their time, and are counted."""
+
+WAIT_IDS_MAX: Final = 10_000
+"""Jobs that one WAITJOB waits for."""
+
+PROGRESS_BYTES_MAX: Final = 256
+"""Of what a worker says about how far it is: a line for people."""
+
+LEASES_AT_ONCE: Final = 10_000
+"""Pairs in one KEEPALIVE: what one worker process can have in hand, and a few milliseconds of work."""
+
+WORKERS_MAX: Final = 10_000
+WORKER_FIELDS_MAX: Final = 32
+WORKER_BYTES_MAX: Final = 4 * KIB
+"""Workers that one node remembers, and what each may say of itself: enough for a list, not a store."""
+
+WORKER_TTL_S_MAX: Final = 86_400
+"""A worker that says nothing for a day is not there."""
+
+DEAD_RETENTION_S: Final = 30 * 86_400
+"""How long dead jobs are kept unless their queue says otherwise: a month, over holidays and into the next sprint."""
+
+RESULT_TTL_S: Final = 3600
+"""How long a result is kept: whoever wants it waits for it."""
 
 ADD_MANY_MAX: Final = 100_000
 """Jobs in one ADDJOBS: about a tenth of a second of work, during which nobody else is served."""
@@ -92,6 +127,10 @@ SCAN_STEPS_PER_ITEM: Final = 10
 
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
+
+HISTORY_COUNT_DEFAULT: Final = 1000
+HISTORY_COUNT_MAX: Final = 100_000
+"""Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""
 
 RATE_MAX: Final = 1_000_000
 """Of a rate, per whatever unit: more than a node hands out in a second."""
@@ -155,6 +194,9 @@ and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes p
 
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""
+
+TRY_BYTES: Final = 200
+"""How one hand-out ended, beside what the worker said: the object (88), its token and its worker's name."""
 
 GROUP_BYTES: Final = 900
 """A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""

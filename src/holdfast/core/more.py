@@ -21,6 +21,7 @@ from holdfast.core.limits import (
     KEY_BYTES_MAX,
     MORE_BYTES,
     TRIES_KEPT,
+    TRY_BYTES,
 )
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -58,7 +59,10 @@ CAUSE: Final = 17
 FAILURES: Final = 18
 TRY: Final = 19
 DIED: Final = 20
-TAG_LAST: Final = 20
+LOST: Final = 21
+LIFE: Final = 22
+CHANGED: Final = 23
+TAG_LAST: Final = 23
 
 
 @mypyc_attr(acyclic=True)
@@ -96,6 +100,9 @@ class More:
         self.cause: bytes = b""  # why it is dead
         self.died: i64 = 0  # when, unix ms
         self.failures: i32 = 0
+        self.lost: i32 = 0  # of these, how often nothing was heard of the worker
+        self.life: i64 = 0  # ms that it was to live when it was made; known once it has been dead
+        self.changed: i64 = 0  # when it got another priority or queue, unix ms; the last word counts
         self.tries: list[Try] = []
 
     def cost(self) -> i64:
@@ -106,6 +113,8 @@ class More:
         )
         for text in self.headers:
             size += len(text)
+        for each in self.tries:
+            size += TRY_BYTES + len(each.error)
         if self.domain or self.tenant:
             size += KEY_BYTES
         return size
@@ -146,10 +155,23 @@ class More:
         write_text(out, BATCH, self.batch)
         write_value(out, INDEX, self.index)
         write_value(out, ORDER, self.order)
+        self.write_fate(out)
+        return out.getvalue()
+
+    def fate(self) -> bytes:
+        """Only what became of it: the part that other holders must hear of as it changes."""
+        out = BytesWriter()
+        self.write_fate(out)
+        return out.getvalue()
+
+    def write_fate(self, out: BytesWriter) -> None:
         write_value(out, ROUND, i64(self.round))
         write_text(out, CAUSE, self.cause)
         write_value(out, DIED, self.died)
         write_value(out, FAILURES, i64(self.failures))
+        write_value(out, LOST, i64(self.lost))
+        write_value(out, LIFE, self.life)
+        write_value(out, CHANGED, self.changed)
         for each in self.tries:
             text = BytesWriter()
             bus.write_i64(text, each.began)
@@ -159,7 +181,6 @@ class More:
             bus.write_name(text, each.worker)
             text.write(each.error)
             write_text(out, TRY, text.getvalue())
-        return out.getvalue()
 
 
 def write_text(out: BytesWriter, tag: i64, text: bytes) -> None:
@@ -225,6 +246,12 @@ def read(data: bytes) -> More:
             more.died = value
         elif tag == FAILURES:
             more.failures = i32(bounded(value))
+        elif tag == LOST:
+            more.lost = i32(bounded(value))
+        elif tag == LIFE:
+            more.life = max(0, value)
+        elif tag == CHANGED:
+            more.changed = max(0, value)
         elif tag == TRY:
             more.tries.append(read_try(text))
         elif tag > TAG_LAST:
@@ -241,6 +268,8 @@ def read_try(text: bytes) -> Try:
     how = reader.u8()
     token = key(reader.name())
     worker = key(reader.name())
+    if how >= len(TRY_NAMES):
+        raise BadFrame("an end that no hand-out has")
     return Try(token, worker, began, ended, how, text[reader.pos:][:ERROR_BYTES_MAX])
 
 

@@ -51,11 +51,11 @@ from holdfast.core import (
     recover,
     replicate,
     requeue,
+    results,
     rules,
     slots,
     talk,
     users,
-    views,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
@@ -65,13 +65,16 @@ from holdfast.core.cron import Entry as CronEntry
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
+from holdfast.core.fate import Spread
 from holdfast.core.history import Tale
 from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
+from holdfast.core.inquire import Question
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    BACKING_OFF,
     COUNTED,
     GONE,
     HANDED_OUT,
@@ -82,6 +85,7 @@ from holdfast.core.job import (
     SPECIAL,
     UNSURE,
     WAIT_REPL,
+    WATCHED,
     Job,
     Origin,
     Page,
@@ -115,8 +119,8 @@ from holdfast.core.session import (
 )
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
-from holdfast.core.views import View
 from holdfast.core.watch import Watch
+from holdfast.core.workers import Worker
 
 YOUNG_MS: Final = 20_000
 """A node that has just started, perhaps without its data, keeps acks for nodes it has not met yet this long."""
@@ -213,8 +217,12 @@ class Node:
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
-        self.views: dict[int, View] = {}
-        self.view_count: i64 = 0
+        self.questions: dict[int, Question] = {}
+        self.question_count: i64 = 0
+        self.dead: dict[Job, None] = {}
+        self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
+        self.results: results.Results = results.Results()
+        self.workers: dict[bytes, Worker] = {}
         self.beat: Alarm = Alarm()
         self.chores_at: i64 = 0
         self.nap_ms: i64 = NEVER  # a gap between two events longer than this is sleep; there is none while beats come
@@ -355,8 +363,6 @@ class Node:
                 queues.look(self, alarm)
             elif isinstance(alarm, Throttle):
                 rules.opened(self, alarm)
-            elif isinstance(alarm, View):
-                views.finish(self, alarm)
             elif isinstance(alarm, Chore):
                 alarm.run(self)
             elif alarm is self.beat:
@@ -659,6 +665,9 @@ class Node:
             doubt.hold(self, job)
             return
         self.expired += 1
+        job.queue.expired += 1 if job.responsible == ME and job.state != ACKED else 0
+        if job.flags & WATCHED and job.state != ACKED:
+            results.tell_end(self, job, results.EXPIRED)
         if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
             replicate.abort(self, job, errors.NO_REPL_REMOVED)
             if job.state == GONE:
@@ -683,8 +692,13 @@ class Node:
         """NACK and ENQUEUE: queue a job at once, and let the other holders know."""
         job.responsible = ME
         requeue.stop_asking(self, job)
+        job.flags &= ~BACKING_OFF
         if job.flags & IN_DOUBT:
             job.flags &= ~(IN_DOUBT | HANDED_OUT)
+            self.dead.pop(job, None)
+        if job.flags & SPECIAL:
+            leases.forget(self, job)
+            records.fate(self, job)
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
@@ -693,6 +707,10 @@ class Node:
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
         """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
+        if why == acks.DONE:
+            job.queue.acked += 1
+        if job.flags & WATCHED:
+            results.tell_end(self, job, results.word_of(why))
         if job.holders == 1 and job.task is None and not job.flags & UNSURE:
             if self.is_recording:
                 records.gone(self, job)
@@ -738,10 +756,13 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
-        if job.flags & (SPECIAL | COUNTED):
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT):
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
+            self.dead.pop(job, None)
+            if job.flags & WATCHED:
+                results.lost_sight(self, job)
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""

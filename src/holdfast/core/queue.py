@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
 from holdfast.core.job import QUEUED, Job
-from holdfast.core.lane import Lane, lane_of
+from holdfast.core.lane import Lane, ahead_of, lane_of
 from holdfast.core.limits import PRIORITY_DEFAULT
 from holdfast.core.throttle import Domains
 
@@ -33,6 +33,7 @@ class Tally:
     def __init__(self) -> None:
         self.out: i64 = 0  # with a consumer
         self.delayed: i64 = 0
+        self.dead: i64 = 0  # and kept
         self.moving: i64 = 0  # given to another node that has not said yet that it took it
         self.ended: i64 = 0  # and not collected yet
 
@@ -55,6 +56,16 @@ class Queue(Alarm):
         self.used: i64 = now  # last time somebody added or asked
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.acked: i64 = 0  # what became of its jobs, counted at the node where it happened
+        self.nacked: i64 = 0
+        self.died: i64 = 0
+        self.expired: i64 = 0
+        self.lease_lost: i64 = 0
+        # Rules for jobs that have none of their own (failure.py), set by QUEUE SET; 0: none.
+        self.attempts: i64 = 0
+        self.backoff: i64 = 0  # ms
+        self.backoff_most: i64 = 0
+        self.retention: i64 = 0  # seconds
         self.adding: i64 = 0  # jobs that wait for their copies
         self.interest: dict[int, int] = {}  # peers with consumers waiting: index -> jobs they can use
         self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last
@@ -113,6 +124,10 @@ class Queue(Alarm):
             self.rules.remove(job)
         else:
             lane_of(self.lanes, i64(job.priority)).remove(job)
+
+    def ahead(self, job: Job) -> i64:
+        """How many jobs would be handed out before one that is queued here; of its own tenant and domain only."""
+        return ahead_of(self.lanes if self.rules is None else self.rules.lanes_of(job), job)
 
     def oldest(self, count: int) -> list[Job]:
         """The next `count` jobs in the order they would be handed out; those that wait for a domain come last."""

@@ -21,7 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job
+from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
@@ -50,6 +50,9 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
+FATE: Final = 30
+LEASE: Final = 31
+RESULT: Final = 32
 KEY: Final = 40
 REGISTER: Final = 60
 THROTTLE: Final = 61
@@ -290,6 +293,55 @@ def handout(node: Node, job: Job, ms: i64) -> None:
     write_i64_le(out, ms)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
+
+
+def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
+    """The same with its token and who has it, so that a restart knows them."""
+    if not node.is_recording or (
+        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+    ):
+        return
+    out = begin(node, LEASE)
+    write_name(out, job)
+    bus.write_i64(out, ms)
+    bus.write_i64(out, lease.start)
+    bus.write_i64(out, lease.number)
+    bus.write_i64(out, node.now - lease.since)
+    bus.write_i8(out, 1 if lease.is_cancelled else 0)
+    bus.write_name(out, lease.worker)
+    bus.write_name(out, lease.address)
+    end(node)
+    if job.retry == 0 and not node.broken("once-not-synced"):
+        node.must_sync = True
+
+
+def fate(node: Node, job: Job) -> None:
+    """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
+    if not node.is_recording:
+        return
+    out = begin(node, FATE)
+    write_name(out, job)
+    bus.write_i64(out, job.expire - node.now)
+    bus.write_i64(out, max(1, job.qtime - node.now) if job.flags & BACKING_OFF else 0)
+    bus.write_u32(out, i64(job.nacks))
+    bus.write_u32(out, i64(job.deliveries))
+    bus.write_i8(out, i64(job.priority))
+    bus.write_name(out, job.queue.name)
+    more = job.more
+    bus.write_name(out, b"" if more is None else more.to_bytes())
+    end(node)
+
+
+def result(node: Node, jid: bytes, word: i64, left: i64, data: bytes) -> None:
+    """What a job came to, for whoever asks."""
+    if not node.is_recording or node.broken("result-not-kept"):
+        return
+    out = begin(node, RESULT)
+    out.write(jid)
+    bus.write_i8(out, word)
+    bus.write_i64(out, left)
+    bus.write_name(out, data)
+    end(node)
 
 
 def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:

@@ -10,19 +10,36 @@ from holdfast.core import (
     acks,
     cron,
     doubt,
+    fate,
     flush,
     groups,
+    leases,
     membership,
     queues,
     registers,
     replicate,
     requeue,
+    results,
     rules,
     tombs,
     unique,
 )
 from holdfast.core.ids import NODE_ID_LENGTH
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job, Origin
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    DEAD,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED_BEFORE,
+    SPECIAL,
+    Job,
+    Lease,
+    Origin,
+    special_cost,
+)
 from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
@@ -35,6 +52,7 @@ from holdfast.core.records import (
     CUT,
     DOUBT,
     ENDING,
+    FATE,
     FLUSH,
     FORGOTTEN,
     GAVE,
@@ -46,12 +64,14 @@ from holdfast.core.records import (
     JOB,
     JOB_FIXED,
     KEY,
+    LEASE,
     MEMBER,
     NODE,
     QUEUE,
     RAN,
     REFUSED,
     REGISTER,
+    RESULT,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -124,6 +144,12 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == RESULT:
+            jid = reader.text(bus.ID)
+            reader.u8()
+            left = reader.long() - passed
+            if left > 0:
+                results.keep(self.node, jid, reader.name(), left)
         elif kind == REGISTER:
             registers.load(self.node, reader)
         elif kind == RAN:
@@ -148,6 +174,7 @@ class Loading:
             if job.state == ACTIVE and job.retry == 0 and not job.flags & HANDED_OUT:
                 job.flags |= IN_DOUBT | HANDED_OUT
                 job.qtime = 0
+                self.node.dead[job] = None
 
     def load_node(self, reader: Reader) -> None:
         index = reader.u8()
@@ -214,6 +241,8 @@ class Loading:
         job.responsible = max(0, self.table[rest & 255])
         job.qtime = node.now + wait if wait > 0 else 0
         node.keep(job)
+        if job.more is not None and job.more.cause:
+            fate.arrive(node, job)
 
     def new_job(
         self, data: bytes, at: i64, queue: bytes, body: bytes, ctime: i64, age: i64, life: i64, holders: i64
@@ -303,12 +332,18 @@ class Loading:
         elif kind == COUNTS:
             job.nacks = i32(reader.u32())
             job.deliveries = i32(reader.u32())
+            leases.forget(node, job)
+        elif kind == FATE:
+            self.load_fate(job, reader, passed)
+        elif kind == LEASE:
+            self.load_lease(job, reader, passed)
         elif kind == GONE:
             node.endings.pop(job, None)
             self.moves.pop(job, None)
             job.task = None
             node.forget(job)
         elif kind == HANDOUT:
+            job.flags &= ~BACKING_OFF
             job.flags |= HANDED_OUT | QUEUED_BEFORE
             job.responsible = ME
             rules.went_out(node, job, passed)
@@ -325,6 +360,7 @@ class Loading:
             job.flags &= ~MOVING
             job.flags |= IN_DOUBT | HANDED_OUT
             job.qtime = 0
+            node.dead[job] = None
         elif kind == TAKEN:
             self.moves.pop(job, None)
             job.flags &= ~MOVING
@@ -332,9 +368,64 @@ class Loading:
             self.moves.pop(job, None)
             if job.flags & IN_DOUBT:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
-            job.flags &= ~MOVING
+                node.dead.pop(job, None)
+            job.flags &= ~(MOVING | BACKING_OFF)
             job.responsible = ME
             job.qtime = 0
+            leases.forget(node, job)
+
+    def load_fate(self, job: Job, reader: Reader, passed: i64) -> None:
+        """What became of a job: it may be dead by then, or waiting, or in another queue."""
+        node = self.node
+        life = reader.long() - passed
+        wait = reader.long()
+        job.nacks = i32(reader.u32())
+        job.deliveries = i32(reader.u32())
+        priority = reader.u8()
+        queue = reader.name()
+        data = reader.name()
+        if job.flags & SPECIAL:
+            node.account(-special_cost(job))
+        job.more = read(data) if data else None
+        job.flags &= ~(SPECIAL | BACKING_OFF)
+        if job.more is not None or job.lease is not None:
+            job.flags |= SPECIAL
+            node.account(special_cost(job))
+        fate.put_elsewhere(node, job, priority, self.queue(queue))
+        job.expire = node.now + max(1, life)
+        page = job.origin.find_page(job.seq)
+        assert page is not None
+        node.alarms.at_latest(page, job.expire)
+        if job.more is not None and job.more.cause:
+            leases.forget(node, job)
+            fate.arrive(node, job)
+            return
+        node.dead.pop(job, None)
+        job.state = ACTIVE
+        if wait > 0:
+            leases.forget(node, job)
+            job.flags |= BACKING_OFF | QUEUED_BEFORE
+            job.responsible = ME
+            job.qtime = node.now + max(1, wait - passed)
+
+    def load_lease(self, job: Job, reader: Reader, passed: i64) -> None:
+        """It was handed out, and more is known of that than when its time ends."""
+        node = self.node
+        left = reader.long() - passed
+        start = reader.long()
+        number = reader.long()
+        since = node.now - passed - reader.long()
+        is_cancelled = reader.u8() != 0
+        worker = reader.name()
+        lease = Lease(start, number, worker, reader.name(), since, max(0, left))
+        lease.is_cancelled = is_cancelled
+        leases.forget(node, job)
+        leases.give(node, job, lease)
+        job.flags &= ~BACKING_OFF
+        job.flags |= HANDED_OUT | QUEUED_BEFORE
+        job.responsible = ME
+        rules.went_out(node, job, passed)
+        job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
     def index_keys(self, jobs: list[Job]) -> None:
         """Who has which unique key, and who stands where in which group, can be read off the jobs."""
@@ -367,6 +458,11 @@ class Loading:
         for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
+                continue
+            if job.state == DEAD or fate.is_to_be_told(job):
+                fate.spread(node, job)
+            if job.flags & BACKING_OFF:
+                node.wake_at(job, max(node.now + 1, job.qtime))
             elif job.state != ACTIVE or job.flags & IN_DOUBT:
                 continue
             elif job.flags & (HANDED_OUT | MOVING) and job.retry == 0:

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, gates, history, home, links, peers, records, requeue, tombs, waiting
+from holdfast.core import acks, errors, fate, gates, history, home, links, peers, records, requeue, tombs, waiting
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
+from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
@@ -288,6 +288,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         else:
+            fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
         return
     queue = node.queues.get(copy.queue)
@@ -302,7 +303,12 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     job.holders |= peer.bit
     job.state = ACTIVE
     job.responsible = int(peer.index)
+    if job.more is not None and job.more.cause:
+        fate.arrive(node, job)
     records.job(node, job)
+    if job.state == DEAD:
+        write_gotjob(peer, job, version)
+        return
     node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
     write_gotjob(peer, job, version)
 

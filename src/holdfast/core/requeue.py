@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, history, links, peers, records, replicate, rules, tombs
+from holdfast.core import acks, failure, fate, history, leases, links, peers, records, replicate, rules, tombs
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    BACKING_OFF,
+    DEAD,
     HANDED_OUT,
     IN_DOUBT,
+    LONG_LEASE,
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
+    SPECIAL,
     UNSURE,
     WAIT_REPL,
     Job,
@@ -90,8 +94,8 @@ def due(node: Node, job: Job) -> None:
         return
     if job.flags & ASKING:
         stop_asking(node, job)
-        again(node, job)
-        tell_queued(node, job, others)
+        if again(node, job):
+            tell_queued(node, job, others)
         return
     job.flags |= ASKING
     node.asking[job] = 0
@@ -169,23 +173,28 @@ def order_key(job: Job, node_id: bytes) -> int:
     return int(node_id[:15], 16) ^ ((job.rnd >> 4) & 0xFFFFFFFFFFFFFFF)
 
 
-def again(node: Node, job: Job) -> None:
-    """Queue it here."""
+def again(node: Node, job: Job) -> bool:
+    """Queue it here. False: it failed, and what comes of that was seen to."""
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
+    has_waited = job.flags & BACKING_OFF
+    was_out = job.responsible == ME and job.flags & HANDED_OUT and not has_waited
     if job.responsible != ME:
         history.lease_lost(node, job, b"node-silent")
-    elif job.flags & HANDED_OUT:
+    elif was_out:
         history.lease_lost(node, job, b"lease-ended")
     job.responsible = ME
     stop_asking(node, job)
-    job.flags &= ~MOVING
+    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
     job.asks = 0
     job.hops = 0
-    if not is_first:
+    if was_out and failure.lease_ended(node, job):
+        return False
+    if not is_first and not has_waited:
         job.deliveries += 1
         records.counts(node, job)
     node.count("requeues")
     node.enqueue(job)
+    return True
 
 
 def tell_queued(node: Node, job: Job, others: i64) -> None:
@@ -206,6 +215,8 @@ def tell_queued(node: Node, job: Job, others: i64) -> None:
 def write_queued(node: Node, peer: Peer, job: Job) -> None:
     """Said once more over the next link if this one ends before the frame is acknowledged."""
     peer.telling.append((peer.sent + 1, job))
+    if job.more is not None and job.more.tries:
+        fate.write(node, peer, job, fate.TRIES)
     peer.out.append(bus.QUEUED)
     write_job_id(peer.out, job)
     bus.write_u32(peer.out, i64(job.nacks))
@@ -216,7 +227,7 @@ def is_leased(node: Node, job: Job) -> bool:
     """Handed out by this node, and the consumer still has time."""
     return (
         job.state == ACTIVE and job.responsible == ME and job.flags & HANDED_OUT != 0
-        and job.flags & (ASKING | MOVING) == 0 and job.qtime > node.now
+        and job.flags & (ASKING | MOVING | BACKING_OFF) == 0 and job.qtime > node.now
     )
 
 
@@ -237,6 +248,8 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         tombs.learn_holders(node, job, holders)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
+    elif job.state == DEAD:
+        fate.write(node, peer, job, fate.DIES)
     elif job.state != QUEUED and node.broken("willqueue-unanswered"):
         write_state(node, peer, jid, IS_IDLE, 0, job.holders)
     elif job.state == QUEUED:
@@ -276,7 +289,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     holders = links.read_mask(node, peer, reader)
     if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
         raise BadFrame("a state that no job can be in")
-    if job is None or job.state == ACKED or job.state == WAIT_REPL:
+    if job is None or job.state == ACKED or job.state == WAIT_REPL or job.state == DEAD:
         return
     if state != IS_UNKNOWN:
         new = (holders & ~job.holders) & peers.linked(node)
@@ -306,7 +319,11 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
     rules.let_go(node, job)
     stop_asking(node, job)
-    job.flags &= ~MOVING
+    job.flags &= ~(MOVING | LONG_LEASE)
+    if job.flags & (SPECIAL | BACKING_OFF):
+        failure.yielded(node, job, peer)
+    if ms > i64(job.retry) * 1000:
+        job.flags |= LONG_LEASE
     job.responsible = int(peer.index)
     if state == IS_QUEUED:
         job.asks = min(job.asks + 1, 100)
@@ -332,6 +349,9 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
         return
+    if job.state == DEAD:
+        fate.write(node, peer, job, fate.DIES)
+        return
     if job.state == WAIT_REPL:
         return
     is_nacked = nacks > i64(job.nacks)
@@ -350,7 +370,12 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
     rules.let_go(node, job)
     stop_asking(node, job)
-    job.flags &= ~MOVING
+    job.flags &= ~(MOVING | LONG_LEASE)
+    if is_nacked:
+        job.flags &= ~BACKING_OFF
+        leases.forget(node, job)
+    elif job.flags & (SPECIAL | BACKING_OFF):
+        failure.yielded(node, job, peer)
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
@@ -377,12 +402,17 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
         return
+    if job.state == DEAD:
+        fate.write(node, peer, job, fate.DIES)
+        return
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
     rules.let_go(node, job)
     stop_asking(node, job)
-    job.flags &= ~MOVING
+    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
+    if ms > i64(job.retry) * 1000:
+        job.flags |= LONG_LEASE
     job.responsible = int(peer.index)
     node.wake_at(job, node.now + ms + node.jitter())
 
@@ -429,7 +459,9 @@ def lost_sight(node: Node, peer: Peer) -> None:
     And a delay holds whoever was to end it.
     """
     for job in node.all_jobs():
-        if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & ASKING:
+        if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & (
+            ASKING | LONG_LEASE
+        ):
             latest = max(node.now, peer.heard + i64(job.retry) * 1000, replicate.end_of_delay(job)) + node.jitter()
             if job.qtime > latest:
                 job.asks = 0

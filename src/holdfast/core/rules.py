@@ -215,6 +215,14 @@ class Rules:
         lane_of(line.lanes, i64(job.priority)).remove(job)
         self.drop_if_empty(line)
 
+    def lanes_of(self, job: Job) -> list[Lane]:
+        """Where a queued job stands."""
+        more = job.more
+        if more is None:
+            return self.plain.lanes
+        line = self.lines[more.tenant]
+        return line.bins[more.domain].lanes if job.flags & BINNED else line.lanes
+
     def drop_if_empty(self, line: Line) -> None:
         """A tenant that is in the rotation is remembered until its turn has come: it may be back before."""
         if line.size == 0 and not line.is_turning and line is not self.plain:

@@ -23,6 +23,7 @@ FOR_JOB: Final = 1  # GETJOB on empty queues
 FOR_SHELL: Final = 2  # a request that only the shell can carry out
 FOR_RESUME: Final = 3  # CLIENT PAUSE: every command waits
 FOR_PEERS: Final = 5  # an answer from the whole cluster
+FOR_END: Final = 6  # WAITJOB until jobs have ended
 FOR_COPIES: Final = 4  # ADDJOB until enough nodes hold a copy; more ADDJOBs may follow
 
 # CLIENT REPLY.

@@ -12,7 +12,15 @@ from mypy_extensions import i64
 
 from holdfast.core import bounds, cron, domains, errors, federate, queues, registers, rules, tenants
 from holdfast.core.errors import BadRequest
-from holdfast.core.limits import BURST_MAX, CONCURRENCY_MAX, DURATION_S_MAX, KEY_BYTES_MAX, RATE_MAX, WEIGHT_MAX
+from holdfast.core.limits import (
+    BACKOFF_MOST_S,
+    BURST_MAX,
+    CONCURRENCY_MAX,
+    DURATION_S_MAX,
+    KEY_BYTES_MAX,
+    RATE_MAX,
+    WEIGHT_MAX,
+)
 from holdfast.core.parse import at_least, seconds
 from holdfast.core.queue import PAUSE_NAMES, Queue
 from holdfast.core.throttle import default_burst, fits, read_rate
@@ -139,6 +147,11 @@ def apply(node: Node, kind: bytes, name: bytes) -> None:
 def apply_to_queue(node: Node, queue: Queue) -> None:
     """Take over what is set for a queue: one that is new, or whose settings have changed."""
     queue.maxlen = int(queue_setting(node, queue.name, b"maxlen") or b"0")
+    queue.attempts = int(queue_setting(node, queue.name, b"attempts") or b"0")
+    first, _, most = (queue_setting(node, queue.name, b"backoff") or b"0").partition(b":")
+    queue.backoff = int(first) * 1000
+    queue.backoff_most = int(most) * 1000 if most else max(queue.backoff, BACKOFF_MOST_S * 1000)
+    queue.retention = int(queue_setting(node, queue.name, b"retention") or b"0")
     bounds.set_total(node, queue, int(queue_setting(node, queue.name, b"totalmaxlen") or b"0"))
     has_throttle = queue.rules is not None and queue.rules.throttle is not None
     is_limited = (

@@ -17,7 +17,19 @@ from mypy_extensions import i64
 
 from holdfast.core import cron, records, registers, rules
 from holdfast.core.acks import Ending
-from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, GONE, HANDED_OUT, IN_DOUBT, WAIT_REPL, Job, Page
+from holdfast.core.job import (
+    ACK_ONLY,
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    DEAD,
+    GONE,
+    HANDED_OUT,
+    IN_DOUBT,
+    WAIT_REPL,
+    Job,
+    Page,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -37,6 +49,8 @@ class Walk:
         self.page: i64 = 0
         self.tombs: list[bytes] = list(node.tombs)
         self.tomb: i64 = 0
+        self.results: list[bytes] = list(node.results.kept)
+        self.result: i64 = 0
         self.is_begun: bool = False
         self.is_done: bool = False
 
@@ -90,6 +104,14 @@ class Walk:
             if tomb is not None:
                 records.tomb(node, jid, tomb)
             self.tomb += 1
+        while self.result < len(self.results):
+            if len(self.log) >= bytes_most:
+                return
+            jid = self.results[self.result]
+            result = node.results.kept.get(jid)
+            if result is not None and result.data is not None:
+                records.result(node, jid, result.word, max(1, result.until - node.now), result.data)
+            self.result += 1
         for key, taken in node.taken.items():
             if taken.job is None and taken.until > node.now:
                 records.taken_key(node, key, taken.jid, taken.until - node.now)
@@ -104,7 +126,8 @@ class Walk:
         rules.write_throttles(node)
         self.pages = []
         self.tombs = []
-        self.page = self.tomb = 0
+        self.results = []
+        self.page = self.tomb = self.result = 0
         self.is_done = True
 
 
@@ -118,7 +141,13 @@ def write_job(node: Node, job: Job) -> None:
         task = job.task
         if isinstance(task, Ending):
             records.ending(node, job, task.why)
+    elif job.state == DEAD or job.flags & BACKING_OFF:
+        records.fate(node, job)
     elif job.flags & IN_DOUBT:
         records.doubt(node, job)
     elif job.state == ACTIVE and job.flags & HANDED_OUT and (job.qtime != 0 or job.retry == 0):
-        records.handout(node, job, max(0, job.qtime - node.now))
+        ms = max(0, job.qtime - node.now)
+        if job.lease is None:
+            records.handout(node, job, ms)
+        else:
+            records.lease(node, job, job.lease, ms)

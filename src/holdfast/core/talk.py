@@ -6,7 +6,27 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import acks, cron, federate, links, membership, registers, replicate, requeue, slots, views
+from holdfast.core import (
+    acks,
+    cancel,
+    change,
+    cron,
+    dead,
+    explain,
+    fate,
+    federate,
+    inquire,
+    links,
+    membership,
+    registers,
+    replicate,
+    requeue,
+    results,
+    slots,
+    tokens,
+    views,
+    workers,
+)
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
 from holdfast.wire import bus
@@ -41,9 +61,24 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
     bus.RAN: cron.on_ran,
-    bus.ASK: views.on_ask,
-    bus.TELL: views.on_tell,
+    bus.ASK: inquire.on_ask,
+    bus.TELL: inquire.on_tell,
+    bus.FATE: fate.on_fate,
+    bus.GOTFATE: fate.on_gotfate,
+    bus.RESULT: results.on_result,
+    bus.WATCH: results.on_watch,
+    bus.ENDED: results.on_ended,
 }
+
+inquire.KINDS.update({
+    inquire.FIGURES: views.tell,
+    inquire.LEASED: tokens.tell,
+    inquire.CANCELLED: cancel.tell,
+    inquire.WORKERS: workers.tell,
+    inquire.EXPLAINED: explain.tell,
+    inquire.DEAD: dead.tell,
+    inquire.CHANGED: change.tell,
+})
 
 
 def link_up(node: Node, facts: PeerFacts) -> Peer | None:
@@ -71,9 +106,11 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     registers.link_up(node, peer)
     cron.link_up(node, peer)
     acks.link_up(node, peer)
+    fate.link_up(node, peer)
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
+    results.link_up(node, peer)
     return peer
 
 
@@ -95,7 +132,8 @@ def link_down(node: Node, peer: Peer) -> None:
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
-    views.link_down(node, peer)
+    inquire.link_down(node, peer)
+    results.link_down(node, peer)
 
 
 def frame(node: Node, peer: Peer, data: bytes) -> bool:

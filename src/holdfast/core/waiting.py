@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from holdfast.core import results
 from holdfast.core.effects import CLOSE, Request
 from holdfast.core.job import Job
 from holdfast.core.limits import NEVER
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_null_array
-from holdfast.core.session import FOR_JOB, FOR_RESUME, NOTHING, Session
+from holdfast.core.session import FOR_END, FOR_JOB, FOR_RESUME, NOTHING, Session
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -36,6 +37,8 @@ def unblock(node: Node, session: Session) -> None:
             queue.asked_for -= session.asks_for
         session.waits_on = []
         session.wake = NEVER
+    elif session.blocked == FOR_END:
+        results.stop(node, session)
     session.blocked = NOTHING
     session.settle()
     node.blocked -= 1

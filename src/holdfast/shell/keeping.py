@@ -16,8 +16,10 @@ from typing import Final
 from holdfast.core.node import Node
 from holdfast.core.session import Session
 from holdfast.journal.folder import JournalError
+from holdfast.journal.history import History
 from holdfast.journal.journal import Journal
 from holdfast.shell.settings import Settings, SettingsError
+from holdfast.shell.telling import Telling
 
 log = logging.getLogger("holdfast")
 
@@ -36,6 +38,8 @@ class Keeping:
         self.is_saved_at_end = True
         self.rewriting: asyncio.Task[None] | None = None
         self.percent = 100
+        self.history: History | None = None
+        self.telling = Telling(node)
 
     def new_journal(self) -> Journal:
         assert self.settings.dir is not None
@@ -46,8 +50,15 @@ class Keeping:
 
     async def load(self) -> None:
         """At the start: come back with what the journal has. Clients are told meanwhile how far that is."""
-        if not self.settings.keeps_journal():
-            return
+        if self.config.is_on("history") and self.settings.dir is None:
+            raise SettingsError("history needs a folder: give the node a --dir, or say history no")
+        if self.settings.keeps_journal():
+            await self.load_journal()
+        self.switch_history()
+        if self.config.is_on("history") and self.history is None:
+            raise SettingsError(f"history cannot be written to {self.settings.dir}; the log says why")
+
+    async def load_journal(self) -> None:
         if self.is_loading_once:
             self.config.set("requeue-on-load", "yes")
         journal = self.new_journal()
@@ -75,11 +86,24 @@ class Keeping:
 
     def commit(self) -> Callable[[], bool] | None:
         """What the sockets call before they send; None: there is no journal to wait for."""
+        if self.history is not None:
+            return self.commit_both
         return None if self.journal is None else self.journal.commit
+
+    def commit_both(self) -> bool:
+        """First the journal, then what is told of it: nobody reads of what has not happened."""
+        journal, history = self.journal, self.history
+        is_kept = journal is None or journal.commit()
+        if history is not None:
+            history.commit(journal is not None and len(journal.writer.pending) > 0)
+        return is_kept
 
     def tick(self) -> None:
         """Once a second."""
         journal = self.journal
+        if self.history is not None:
+            self.history.tick()
+            self.telling.tick()
         if journal is None or not journal.is_open:
             return
         journal.tick()
@@ -97,11 +121,37 @@ class Keeping:
             writer.policy = self.config.text("appendfsync")
             writer.buffer_bytes = self.config.number("journal-buffer")
             writer.segment_bytes = self.config.number("journal-segment-bytes")
+        if self.history is not None:
+            self.history.policy = self.config.text("appendfsync")
+            self.history.max_bytes = self.config.number("history-max-bytes")
+            self.history.days = self.config.number("history-days")
+
+    def switch_history(self) -> None:
+        """CONFIG SET history, and at the start."""
+        is_on = self.config.is_on("history") and self.settings.dir is not None
+        if is_on and self.history is None:
+            assert self.settings.dir is not None
+            self.history = History(self.node, self.settings.dir)
+            self.apply_settings()
+            try:
+                self.history.open()
+                self.telling.begin(self.history)
+                log.info("history is on")
+            except JournalError as error:
+                self.history = None
+                self.config.set("history", "no")
+                log.error("history stays off: %s", error)
+        elif not is_on and self.history is not None:
+            self.telling.end()
+            self.history.close()
+            self.history = None
+            log.info("history is off; what is there stays in its folder")
 
     def switch(self) -> None:
         """CONFIG SET appendonly."""
         if self.node.is_loading:
             return
+        self.switch_history()
         is_on = self.config.is_on("appendonly") and self.settings.dir is not None
         if is_on and self.journal is None:
             self.switch_on()
@@ -186,6 +236,8 @@ class Keeping:
                 await rewriting
         if self.journal is not None:
             self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
+        if self.history is not None:
+            self.history.close()
 
     def save_for_restart(self) -> None:
         """SHUTDOWN REWRITE-AOF: everything is in a fresh journal at the end, also where there was none."""

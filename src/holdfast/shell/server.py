@@ -71,6 +71,7 @@ class Server:
         self.sockets = make_sockets(self.node, offset)
         self.sockets.on_requests = self.carry_out
         self.keeping = Keeping(settings, self.node)
+        self.keeping.telling.turn = lambda: self.note_wake(self.sockets.turn())
         self.guard = Guard(self)
         self.ready = asyncio.Event()
         self.done = asyncio.Event()
@@ -431,6 +432,8 @@ class Server:
             self.stop("SHUTDOWN")
         elif request.kind == effects.REWRITE and session is not None:
             self.keeping.rewrite(session)
+        elif request.kind == effects.HISTORY:
+            self.keeping.telling.carry_out(request)
         elif request.kind == effects.RESTART:
             self.restart = True
             self.keeping.is_saved_at_end = request.argument != b"NOSAVE"
@@ -452,6 +455,8 @@ class Server:
             if self.keeping.journal is not None:
                 self.keeping.stop_rewriting()
                 self.keeping.journal.rename(node_id)
+            if self.keeping.history is not None:
+                self.keeping.history.rename()
         except SettingsError as error:
             log.error("the new id of this node is not saved: %s", error)
 

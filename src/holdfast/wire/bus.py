@@ -65,9 +65,16 @@ YOURJOB: Final = 41  # move i64, job
 TAKEN: Final = 42  # move i64, id
 NOTTAKEN: Final = 43  # move i64, id
 MOVED: Final = 44  # move i64, id: "did you take it?"
-# The whole cluster asked at once (core/views.py).
-ASK: Final = 50  # number i64, queue name or *
-TELL: Final = 51  # number i64, count u32, then per queue: name, figures i64 each
+# Questions on behalf of a client (core/inquire.py).
+ASK: Final = 50  # number i64, what u8, question
+TELL: Final = 51  # number i64, answer
+# Failed, dead, revived and changed jobs (core/fate.py).
+FATE: Final = 60  # id, kind u8, ms i64, nacks u32, deliveries u32, priority u8, holders mask, queue, fate (more.py)
+GOTFATE: Final = 61  # id, kind u8, round u32, changed i64, holders mask
+# Results and who waits for them (core/results.py).
+RESULT: Final = 62  # id, ms i64, result
+WATCH: Final = 63  # id: tell us when it ends
+ENDED: Final = 64  # id, word u8, ms i64, result
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8

@@ -37,7 +37,7 @@ def test_one_node_makes_the_jobs_and_all_know_how_far_it_is() -> None:
     assert len({int(entry(sim, name).ran) for name in "ABC"}) == 1
     sim.consume_everything()
     sim.run_for(seconds=5)
-    assert len(delivered(sim)) == sum(made)
+    assert len(delivered(sim)) == sum(runs(sim, name) for name in "ABC") >= sum(made)
     sim.check()
 
 

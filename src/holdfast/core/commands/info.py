@@ -27,6 +27,7 @@ def info(node: Node, session: Session, argv: list[bytes]) -> None:
         ("Memory", memory(node, process)),
         ("Jobs", [("registered_jobs", node.jobs), ("expired_jobs", node.expired)]),
         ("Queues", [("registered_queues", len(node.queues))]),
+        ("Scheduler", scheduler(node)),
         ("Persistence", persistence(process)),
         ("Stats", stats(node, process)),
         ("CPU", pick(process, "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children")),
@@ -105,6 +106,16 @@ def memory(node: Node, process: dict[str, str]) -> Fields:
         ("mem_allocator", "pymalloc"),
         ("maxmemory", node.full),
         ("memory_level", node.level),
+    ]
+
+
+def scheduler(node: Node) -> Fields:
+    return [
+        ("dead_jobs", len(node.dead)),
+        ("lease_lost", node.counters.get("lease-lost", 0)),
+        ("results_kept", len(node.results.kept)),
+        ("results_given_up", node.counters.get("results-given-up", 0)),
+        ("workers", len(node.workers)),
     ]
 
 

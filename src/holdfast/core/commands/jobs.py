@@ -18,23 +18,24 @@ from holdfast.core import (
     records,
     replicate,
     requeue,
+    results,
     waiting,
 )
+from holdfast.core.commands.leases import ACK_WORDS, ack_one, has_options
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
-from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, QUEUED_BEFORE, STATE_NAMES, Job
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
     DURATION_S_MAX,
-    PRIORITY_DEFAULT,
     QUEUE_NAME_BYTES_MAX,
 )
 from holdfast.core.parse import at_least, check_ids, integer, timeout_ms, value_of
 from holdfast.core.peers import ME, MY_BIT
 from holdfast.core.queue import PAUSE_OUT, Queue
-from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null, write_null_array
+from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null_array
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -243,8 +244,13 @@ def take(node: Node, ready: list[Queue], count: i64) -> list[Job]:
 def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     """Acknowledge jobs: their work is done, they are not handed out again. Answers how many were known.
 
-    An ack for a job this node has never seen is kept and passed on to those who may have it.
+    An ack for a job this node has never seen is kept and passed on to those who may have it. With options it is about
+    one job: TOKEN is the one that GETJOB WITHMETA gave, and a stale one is refused with LEASELOST; RESULT is kept for
+    those who wait for the job (WAITJOB), for the setting result-ttl.
     """
+    if has_options(argv, ACK_WORDS):
+        ack_one(node, session, argv)
+        return
     check_ids(argv)
     count: i64 = 0
     for i in range(1, len(argv)):
@@ -267,6 +273,7 @@ def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
         job = node.find(argv[i])
         if job is not None:
             if job.state != ACKED:
+                job.queue.acked += 1
                 history.acked(node, job, session)
             acks.fast(node, job)
             count += 1
@@ -286,21 +293,8 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
         if job is not None:
             if not replicate.abandon(node, job):
                 history.deleted(node, job, b"deleted")
+                results.tell_end(node, job, results.DELETED)
                 acks.forget(node, job)
-            count += 1
-    write_int(node.out, count)
-
-
-def nack(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Give jobs back: they are queued again at once, and their count of nacks grows. Answers how many."""
-    check_ids(argv)
-    count: i64 = 0
-    for i in range(1, len(argv)):
-        job = node.find(argv[i])
-        if job is not None and node.may_requeue(job):
-            history.nacked(node, job, session)
-            job.nacks += 1
-            node.queue_again(job)
             count += 1
     write_int(node.out, count)
 
@@ -312,7 +306,7 @@ def enqueue(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(1, len(argv)):
         job = node.find(argv[i])
         if job is not None and node.may_requeue(job):
-            if job.flags & QUEUED_BEFORE:
+            if job.flags & QUEUED_BEFORE and not job.flags & BACKING_OFF:
                 job.deliveries += 1
             node.queue_again(job)
             count += 1
@@ -360,51 +354,6 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
     write_int(node.out, retry)
 
 
-def show(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Describe a job as names and values; null if it is not known here."""
-    check_ids(argv)
-    job = node.find(argv[1])
-    if job is None:
-        write_null(node.out, session)
-    else:
-        write_job(node, session, job)
-
-
-def write_job(node: Node, session: Session, job: Job) -> None:
-    """What SHOW says. A job that uses an option of ours says so after Disque's thirty elements."""
-    out = node.out
-    is_special = job.priority != PRIORITY_DEFAULT
-    write_array(out, 32 if is_special else 30)
-    write_bulk(out, b"id")
-    write_job_id(out, job)
-    write_bulk(out, b"queue")
-    write_bulk(out, job.queue.name)
-    write_bulk(out, b"state")
-    write_bulk(out, STATE_NAMES[job.state])
-    write_named(out, b"repl", i64(job.replicate))
-    write_named(out, b"ttl", max(0, (job.expire - node.now + 999) // 1000))
-    write_named(out, b"ctime", job.ctime)
-    write_named(out, b"delay", i64(job.delay))
-    write_named(out, b"retry", i64(job.retry))
-    write_named(out, b"nacks", i64(job.nacks))
-    write_named(out, b"additional-deliveries", i64(job.deliveries))
-    write_bulk(out, b"nodes-delivered")
-    write_nodes(node, job.holders)
-    write_bulk(out, b"nodes-confirmed")
-    write_nodes(node, 0 if job.task is None else job.task.confirmed)
-    write_bulk(out, b"next-requeue-within")
-    write_ms_until(out, session, job.qtime, node.now)
-    write_bulk(out, b"next-awake-within")
-    write_ms_until(out, session, job.expire if job.qtime == 0 else min(job.qtime, job.expire), node.now)
-    write_bulk(out, b"body")
-    if job.retry == 0 and job.flags & HANDED_OUT:
-        write_null(out, session)  # freed at hand-out: nobody will get it again
-    else:
-        write_bulk(out, job.body)
-    if is_special:
-        write_named(out, b"priority", i64(job.priority))
-
-
 def write_nodes(node: Node, mask: i64) -> None:
     """A set of nodes by their ids."""
     ids = [peer.node_id() for peer in node.peers if peer.bit & mask]
@@ -414,11 +363,3 @@ def write_nodes(node: Node, mask: i64) -> None:
 def write_named(out: BytesWriter, name: bytes, value: i64) -> None:
     write_bulk(out, name)
     write_int(out, value)
-
-
-def write_ms_until(out: BytesWriter, session: Session, when: i64, now: i64) -> None:
-    """Milliseconds until `when`; null if it is 0, that is never."""
-    if when == 0:
-        write_null(out, session)
-    else:
-        write_int(out, max(0, when - now))

@@ -13,6 +13,7 @@ from holdfast.core import errors, peers, replicate
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import is_id
 from holdfast.core.limits import (
+    BACKOFF_MOST_S,
     BATCH_MAX,
     DURATION_S_MAX,
     HEADERS_BYTES_MAX,
@@ -35,9 +36,6 @@ EXISTING: Final = 0
 REPLACE: Final = 1
 REJECT: Final = 2
 ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
-
-BACKOFF_MOST_S: Final = 3600
-"""The longest wait between two attempts where the job does not say: an outage of a night costs an hour, not a week."""
 
 
 class AddOptions:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors
-from holdfast.core.commands.jobs import write_added, write_job
+from holdfast.core import errors, requeue
+from holdfast.core.commands.jobs import write_added
+from holdfast.core.commands.show import write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
-from holdfast.core.job import STATE_NAMES, Job
+from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, STATE_NAMES, Job
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
+from holdfast.core.more import More
 from holdfast.core.parse import at_least, integer, value_of
+from holdfast.core.peers import ME
 from holdfast.core.queue import Queue
 from holdfast.core.reply import write_array, write_bulk
 from holdfast.core.session import Session
@@ -44,6 +47,10 @@ class Scan:
         # Filters of jobs.
         self.queue: bytes | None = None
         self.states: list[int] = []
+        self.ways: list[bytes] = []  # of being active: leased, delayed
+        self.tenant: bytes = b""
+        self.domain: bytes = b""
+        self.group: bytes = b""
         self.is_full: bool = False  # REPLY all
 
     def read(self, argv: list[bytes], i: int, of_jobs: bool) -> None:
@@ -87,9 +94,18 @@ class Scan:
             self.queue = value_of(argv, i)
         elif word == b"STATE":
             name = value_of(argv, i).lower()
-            if name not in STATE_NAMES[:4]:
+            if name in WAYS:
+                self.ways.append(name)
+            elif name in STATE_NAMES and name != b"gone":
+                self.states.append(STATE_NAMES.index(name))
+            else:
                 raise BadRequest(errors.BAD_STATE)
-            self.states.append(STATE_NAMES.index(name))
+        elif word == b"TENANT":
+            self.tenant = value_of(argv, i)
+        elif word == b"DOMAIN":
+            self.domain = value_of(argv, i)
+        elif word == b"GROUP":
+            self.group = value_of(argv, i)
         elif word == b"REPLY":
             form = value_of(argv, i).lower()
             if form != b"id" and form != b"all":
@@ -113,10 +129,35 @@ class Scan:
             or (self.maxidle >= 0 and node.now - queue.used > self.maxidle * 1000)
         )
 
-    def takes_job(self, job: Job) -> bool:
+    def takes_job(self, node: Node, job: Job) -> bool:
         if self.queue is not None and job.queue.name != self.queue:
             return False
-        return not self.states or job.state in self.states
+        if (self.tenant or self.domain or self.group) and not self.takes_keys(job.more):
+            return False
+        if not self.states and not self.ways:
+            return True
+        return job.state in self.states or (bool(self.ways) and way_of(node, job) in self.ways)
+
+    def takes_keys(self, more: More | None) -> bool:
+        return more is not None and not (
+            (self.tenant and more.tenant != self.tenant) or (self.domain and more.domain != self.domain)
+            or (self.group and more.group != self.group)
+        )
+
+
+LEASED = b"leased"
+DELAYED = b"delayed"
+WAYS = (LEASED, DELAYED)
+
+
+def way_of(node: Node, job: Job) -> bytes:
+    """What an active job waits for, where this node sees to it: its worker, or the end of a delay or backoff."""
+    if job.state != ACTIVE or job.responsible != ME or job.flags & (MOVING | IN_DOUBT):
+        return b""
+    if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
+        return LEASED
+    is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
+    return DELAYED if is_delayed and job.qtime > node.now else b""
 
 
 def qscan(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -206,7 +247,7 @@ def walk_jobs(node: Node, scan: Scan, found: list[Job]) -> Job | None:
                 for job in page.slots:
                     if job is None or job.seq < seq:
                         continue
-                    if scan.takes_job(job):
+                    if scan.takes_job(node, job):
                         found.append(job)
                     steps += 1
                     if len(found) >= scan.items_most() or steps >= scan.steps_most():

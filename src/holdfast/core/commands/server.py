@@ -150,6 +150,8 @@ def config_set(node: Node, name: bytes, value: bytes) -> None:
         raise BadRequest(b"ERR Unsupported CONFIG parameter: %b" % errors.printable(name))
     if key == "appendonly" and not node.config.text("dir"):
         raise BadRequest(b"ERR a journal needs a folder: start the node with --dir")
+    if key == "history" and value.lower() == b"yes" and not node.config.text("dir"):
+        raise BadRequest(b"ERR history needs a folder: start the node with --dir")
     try:
         node.config.set(key, value.decode("utf-8"))
     except (BadSetting, UnicodeDecodeError):

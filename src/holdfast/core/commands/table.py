@@ -12,7 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core.commands import clients, cluster, cron, diagnose, info, jobs, queues, scan, server, settings
+from holdfast.core.commands import (
+    clients,
+    cluster,
+    cron,
+    diagnose,
+    fates,
+    history,
+    info,
+    jobs,
+    leases,
+    queues,
+    scan,
+    server,
+    settings,
+    show,
+)
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -57,16 +72,36 @@ COMMANDS: Final = [
     Command("GETJOB", -2, "w", JOBS,
             "[NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHMETA] [LEASEMS n] FROM queue [queue ...]",
             "Fetch jobs, waiting for them if there are none.", jobs.getjob),
-    Command("ACKJOB", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs: their work is done.", jobs.ackjob),
+    Command("ACKJOB", -1, "w", JOBS, "id [id ...] | id [TOKEN token] [RESULT bytes]",
+            "Acknowledge jobs: their work is done.", jobs.ackjob),
     Command("FASTACK", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs with fewer messages.", jobs.fastack),
-    Command("NACK", -1, "w", JOBS, "id [id ...]", "Give jobs back; they are queued again.", jobs.nack),
+    Command("NACK", -1, "w", JOBS,
+            "id [id ...] | id [TOKEN token] [DELAY s] [ERROR text] [RETRYAFTERMS n] [DEAD]",
+            "Give jobs back that could not be done.", leases.nack),
+    Command("RELEASE", -2, "w", JOBS, "id [id ...] | id TOKEN token [DELAY s]",
+            "Give jobs back without blame.", leases.release),
+    Command("KEEPALIVE", -4, "w", JOBS, "ms id token [id token ...]", "Make leases longer.", leases.keepalive),
+    Command("PROGRESS", 5, "w", JOBS, "id token fraction text", "Say how far the work on a job is.", leases.progress),
+    Command("CANCEL", 2, "w", JOBS, "id", "Call a job off.", leases.cancel_job),
+    Command("WAITJOB", -2, "w", JOBS, "id [id ...] [TIMEOUT ms | NOHANG] [ANY | ALL]",
+            "Wait until jobs have ended.", fates.waitjob),
+    Command("EXPLAIN", 2, "r", JOBS, "id", "Say why a job is not handed out.", fates.explain_job),
+    Command("DEAD", -2, "w", JOBS,
+            "LIST [QUEUE queue] [CAUSE pattern] [ERROR pattern] [OLDER s] [COUNT n] [CURSOR c] | "
+            "RETRY|DELETE id [id ...] | RETRY|DELETE filters of LIST", "Look at dead jobs, send back, delete.",
+            fates.dead_jobs),
+    Command("PRIORITY", 3, "w", JOBS, "id 0-9", "Give a job that waits another priority.", fates.priority),
+    Command("MOVE", 3, "w", JOBS, "id queue", "Put a job that waits into another queue.", fates.move),
+    Command("WORKER", -2, "w", JOBS, "BEAT name seconds [field value ...] | LIST", "Say who works, and ask.",
+            fates.worker),
     Command("WORKING", 2, "w", JOBS, "id", "Put off the next delivery of a job.", jobs.working),
     Command("ENQUEUE", -1, "w", JOBS, "id [id ...]", "Queue jobs that are not queued.", jobs.enqueue),
     Command("DEQUEUE", -1, "w", JOBS, "id [id ...]", "Take jobs out of their queue.", jobs.dequeue),
     Command("DELJOB", -1, "w", JOBS, "id [id ...]", "Delete jobs from this node.", jobs.deljob),
-    Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", jobs.show),
+    Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", show.show),
     Command("JSCAN", -1, "r", JOBS,
-            "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [REPLY all|id]",
+            "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [TENANT name] [DOMAIN name] [GROUP name] "
+            "[REPLY all|id]",
             "List jobs page by page.", scan.jscan),
     Command("SCAN", -3, "r", JOBS, "job|queue cursor [options of JSCAN or QSCAN] [MAXIDLE s]",
             "List jobs or queues page by page.", scan.scan_command),
@@ -114,6 +149,9 @@ COMMANDS: Final = [
     Command("DEBUG", -2, "a", NODE,
             "SEGFAULT | RESTART | CRASH-AND-RECOVER | OOM | ASSERT | FLUSHALL | LOADAOF | SLEEP s | ERROR msg | "
             "STRUCTSIZE", "Things for tests; only with the setting enable-debug.", server.debug),
+    Command("HISTORY", -2, "r", DIAGNOSIS,
+            "READ cursor|first|last [COUNT n] [BLOCK ms] [UNTIL cursor] | SEEK cursor|first n | AT unix-ms | INFO",
+            "What happened to jobs.", history.history),
     Command("SLOWLOG", -2, "r", DIAGNOSIS, "GET [count] | LEN | RESET", "Commands that were slow.",
             diagnose.slowlog),
     Command("LATENCY", -2, "al", DIAGNOSIS, "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",

@@ -1,0 +1,302 @@
+"""EXPLAIN: why a job is not handed out now, and why it was handed out more than once.
+
+Every reason not to hand a job out has a code, for programs, and words, for people; where it ends by itself, when. The
+reasons of each part of the scheduler are found by a function in REASONS: whoever adds a rule that can keep a job
+back adds its function there, and EXPLAIN knows it. A node that does not know the job, or knows it only as a copy,
+asks the others and gives the answer of the one that sees to it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from holdfast.core import groups, inquire, requeue
+from holdfast.core.acks import Ending
+from holdfast.core.inquire import Question
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    ASKING,
+    BACKING_OFF,
+    DEAD,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    STATE_NAMES,
+    WAIT_REPL,
+    Job,
+)
+from holdfast.core.more import TRY_NAMES
+from holdfast.core.peers import ME, Peer
+from holdfast.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
+from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
+from holdfast.core.session import Session
+from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+NO_END: Final = -1  # in place of a time: it does not end by itself
+
+ENDINGS: Final = [
+    b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
+    b"merged with another of the same key", b"cancelled", b"deleted",
+]
+
+TEXTS_MAX: Final = 1000
+"""Reasons and lines of history that one node tells of one job."""
+
+
+class Reason:
+    def __init__(self, code: bytes, words: bytes, ms: i64 = NO_END) -> None:
+        self.code: bytes = code
+        self.words: bytes = words
+        self.ms: i64 = ms  # until it ends, as far as is known now
+
+
+class Explanation:
+    """What one node says of a job."""
+
+    def __init__(self, state: bytes) -> None:
+        self.state: bytes = state
+        self.weight: i64 = 0  # how much it should know: who sees to a job knows more than who has a copy
+        self.reasons: list[Reason] = []
+        self.history: list[bytes] = []
+
+    def summary(self) -> bytes:
+        if not self.reasons:
+            return b"nothing keeps it: it is handed out to whoever asks next"
+        return b"; ".join([reason.words for reason in self.reasons])
+
+
+Finder = Callable[["Node", Job], list[Reason]]
+
+
+# -- reasons ----------------------------------------------------------------------------------------------
+
+
+def of_state(node: Node, job: Job) -> list[Reason]:
+    """What the state of the copy here says by itself."""
+    if job.state == WAIT_REPL:
+        return [Reason(b"copies", b"not enough nodes hold a copy yet: it is not accepted")]
+    if job.state == ACKED:
+        task = job.task
+        why = task.why if isinstance(task, Ending) else 0
+        return [Reason(b"ended", b"it has ended: " + ENDINGS[why])]
+    if job.state == DEAD:
+        more = job.more
+        assert more is not None
+        failures = b"%d failure%b" % (int(more.failures), b"" if more.failures == 1 else b"s")
+        return [Reason(b"dead", b"it is dead, cause %b, after %b; DEAD RETRY sends it back" % (more.cause, failures))]
+    if job.flags & IN_DOUBT:
+        return [Reason(b"in-doubt", b"at most once, and nobody can say whether it was handed out; ENQUEUE is your word "
+                                    b"that it was not")]
+    if job.state == QUEUED:
+        return of_queue(node, job)
+    return of_waiting(node, job)
+
+
+def of_queue(node: Node, job: Job) -> list[Reason]:
+    """It is queued here: who is before it, and whether anybody asks."""
+    queue = job.queue
+    found: list[Reason] = []
+    if queue.paused & PAUSE_OUT:
+        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused]))
+    if node.is_leaving:
+        found.append(Reason(b"leaving", b"its node is leaving, and gives it to another"))
+    ahead = queue.ahead(job)
+    if ahead > 0:
+        found.append(Reason(b"behind", b"%d job%b before it in its queue" % (
+            int(ahead), b" is" if ahead == 1 else b"s are")))
+    if not queue.waiting and not queue.interest and not found:
+        found.append(Reason(b"nobody-waits", b"nobody asks for jobs of its queue"))
+    return found
+
+
+def of_waiting(node: Node, job: Job) -> list[Reason]:
+    """It is known here and not queued: handed out, delayed, or seen to by another node."""
+    left = max(0, job.qtime - node.now) if job.qtime else NO_END
+    if groups.is_held(job):
+        return []  # of_group knows
+    if job.flags & MOVING:
+        return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
+    if job.responsible != ME:
+        peer = node.peers[job.responsible]
+        away = b"" if peer.is_linked else b", which cannot be reached"
+        words = b"this is a copy; node %b sees to it%b" % (peer_name(node, peer.index), away)
+        return [Reason(b"elsewhere", words, left)]
+    if job.flags & BACKING_OFF:
+        return [Reason(b"backing-off", b"it failed, and waits before it is tried again", left)]
+    if job.flags & ASKING:
+        return [Reason(b"asking", b"the other holders are asked whether one of them has it", left)]
+    if job.flags & HANDED_OUT and (job.retry == 0 or requeue.is_leased(node, job)):
+        return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
+    if job.queue.paused & PAUSE_IN and job.flags & QUEUED_BEFORE:
+        pause = PAUSE_NAMES[job.queue.paused]
+        return [Reason(b"paused", b"its queue is paused (%b): it is not queued again" % pause, left)]
+    if not job.flags & QUEUED_BEFORE:
+        return [Reason(b"delayed", b"its delay has not ended", left)]
+    return [Reason(b"put-off", b"it was taken out of its queue for a while", left)]
+
+
+def holder(node: Node, job: Job) -> bytes:
+    lease = job.lease
+    if lease is None:
+        return b""
+    name = lease.worker or lease.address
+    told = b", called off" if lease.is_cancelled else b""
+    return b": %b, for %d s%b" % (name, int((node.now - lease.since) // 1000), told)
+
+
+def peer_name(node: Node, index: i64) -> bytes:
+    return node.peers[index].node_id()[:8]
+
+
+def of_group(node: Node, job: Job) -> list[Reason]:
+    """It stands in line."""
+    more = job.more
+    ahead = -1 if more is None or not more.group or job.state != ACTIVE else groups.ahead(job)
+    if ahead < 0 or more is None:
+        return []
+    count = b"1 job of group %b is" if ahead == 1 else b"%d jobs of group %%b are" % int(ahead)
+    return [Reason(b"group", count % more.group + b" before it")]
+
+
+REASONS: Final[list[Finder]] = [of_state, of_group]
+"""All that can keep a job back. A finder looks at one job of this node and says what it knows."""
+
+
+# -- history ----------------------------------------------------------------------------------------------
+
+
+def history(node: Node, job: Job) -> list[bytes]:
+    """How its hand-outs ended, as far as that was kept."""
+    found: list[bytes] = []
+    more = job.more
+    if more is not None:
+        for each in more.tries:
+            who = b" by %b" % each.worker if each.worker else b""
+            said = b": " + each.error if each.error else b""
+            found.append(b"handed out%b, %b after %d ms%b" % (
+                who, TRY_NAMES[each.how], max(0, int(each.ended - each.began)), said))
+        if more.round > 0:
+            found.append(b"sent back from the dead " + times(i64(more.round)))
+    if job.nacks > 0 or job.deliveries > 0:
+        found.append(b"given back by workers %b, queued again for other reasons %b" % (
+            times(i64(job.nacks)), times(i64(job.deliveries))))
+    return found
+
+
+def times(count: i64) -> bytes:
+    return b"once" if count == 1 else b"%d times" % int(count)
+
+
+# -- the command ------------------------------------------------------------------------------------------
+
+
+def look(node: Node, jid: bytes) -> Explanation:
+    """What this node knows of a job."""
+    job = node.find(jid)
+    if job is None:
+        found = Explanation(b"unknown")
+        tomb = node.tombs.get(jid)
+        if tomb is not None:
+            found.state = b"ended"
+            found.weight = 1
+            found.reasons.append(Reason(b"ended", b"it has ended: " + ENDINGS[min(tomb.why, len(ENDINGS) - 1)]))
+        elif jid in node.results.kept:
+            found.state = b"ended"
+            found.weight = 1
+            found.reasons.append(Reason(b"ended", b"it has ended: acknowledged; its result is kept"))
+        return found
+    found = Explanation(STATE_NAMES[job.state])
+    found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
+    for finder in REASONS:
+        found.reasons += finder(node, job)
+    found.history = history(node, job)
+    return found
+
+
+class Explaining(Question):
+    def __init__(self, session: Session, jid: bytes, best: Explanation) -> None:
+        super().__init__(session)
+        self.jid: bytes = jid
+        self.best: Explanation = best
+
+    def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
+        heard = read(reader)
+        if heard.weight > self.best.weight:
+            self.best = heard
+
+    def reply(self, node: Node, out: BytesWriter) -> None:
+        if self.best.weight == 0:
+            missing = inquire.missing(node, self)
+            words = b"no node that can be asked knows it"
+            if missing:
+                words += b"; %d node%b cannot be reached" % (len(missing), b"" if len(missing) == 1 else b"s")
+            self.best.reasons.append(Reason(b"unknown", words))
+        write_explanation(out, self.session, self.jid, self.best)
+
+
+def explain(node: Node, session: Session, jid: bytes) -> None:
+    found = look(node, jid)
+    if found.weight < 3 and len(node.peers) > 1:
+        inquire.ask(node, Explaining(session, jid, found), inquire.EXPLAINED, jid, -1)
+        return
+    if found.weight == 0:
+        found.reasons.append(Reason(b"unknown", b"this node does not know it"))
+    write_explanation(node.out, session, jid, found)
+
+
+def write_explanation(out: BytesWriter, session: Session, jid: bytes, found: Explanation) -> None:
+    write_array(out, 5)
+    write_bulk(out, jid)
+    write_bulk(out, found.state)
+    write_bulk(out, found.summary())
+    write_array(out, len(found.reasons))
+    for reason in found.reasons:
+        write_array(out, 3)
+        write_bulk(out, reason.code)
+        write_bulk(out, reason.words)
+        if reason.ms == NO_END:
+            write_null(out, session)
+        else:
+            write_int(out, reason.ms)
+    write_bulks(out, found.history)
+
+
+def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
+    found = look(node, reader.job_id())
+    bus.write_name(out, found.state)
+    bus.write_i8(out, found.weight)
+    bus.write_u32(out, len(found.reasons))
+    for reason in found.reasons:
+        bus.write_name(out, reason.code)
+        bus.write_name(out, reason.words)
+        bus.write_i64(out, reason.ms)
+    bus.write_u32(out, len(found.history))
+    for line in found.history:
+        bus.write_name(out, line)
+
+
+def read(reader: Reader) -> Explanation:
+    found = Explanation(reader.name())
+    found.weight = reader.u8()
+    count = reader.u32()
+    if count > TEXTS_MAX:
+        raise BadFrame("more reasons than there are")
+    for _ in range(count):
+        code = reader.name()
+        words = reader.name()
+        found.reasons.append(Reason(code, words, reader.long()))
+    count = reader.u32()
+    if count > TEXTS_MAX:
+        raise BadFrame("a longer history than is kept")
+    found.history = [reader.name() for _ in range(count)]
+    return found
