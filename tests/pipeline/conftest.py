@@ -1,6 +1,7 @@
 """One Spark session for all tests of the pipeline: starting it costs more than all of them together."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,10 @@ from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.session import open_session
 
 if TYPE_CHECKING:
+    from cluster_harness import Cluster
     from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "proc"))  # the harness for real nodes
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -27,6 +31,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("local[2,3]", "holdfast-tests", SETTINGS | warehouse)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three joined nodes with a journal and a history."""
+    from cluster_harness import SETTINGS as DEFAULTS
+    from cluster_harness import Cluster
+
+    cluster = Cluster(tmp_path_factory.mktemp("nodes"), 3, settings={**DEFAULTS, "history": "yes"})
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

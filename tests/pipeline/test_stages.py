@@ -4,9 +4,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from by_hand import events, rows, source_rows
+from by_hand import at, events, rows, source_rows
 
-from holdfast.pipeline import sketch
+from holdfast.pipeline import signatures, sketch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,6 +164,7 @@ def test_a_signature_is_what_failures_of_one_kind_share(spark: SparkSession, err
     from holdfast.pipeline.stages import failures
 
     assert spark.range(1).select(failures.signature(F.lit(error))).first() == (signature,)
+    assert signatures.signature(error) == signature
 
 
 def test_tenants_and_domains_by_the_hour(spark: SparkSession) -> None:
@@ -192,3 +193,44 @@ def test_sketches_of_spark_and_of_python_are_the_same_and_within_their_bound(spa
         assert sketch.quantile(made.v_sketch, share) == pytest.approx(told)
     halves = sketch.merge([sketch.of(values[::2]), sketch.of(values[1::2])])
     assert halves == sketch.of(values)
+
+
+def test_jobs_that_are_held_or_wait_for_too_long_are_stuck(spark: SparkSession) -> None:
+    """Runs of the queue take 2 s; a lease of 5 minutes is not over yet; a delayed job does not wait yet."""
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.stuck import stuck
+
+    jobs = fold(events(spark, """
+        10:00:00 added  ok
+        10:00:01 handed ok
+        10:00:03 acked  ok
+        10:00:00 added  held
+        10:00:01 handed held worker=w1 lease_ms=30000
+        10:00:00 added  leased
+        10:00:01 handed leased lease_ms=900000
+        10:00:00 added  waits
+        10:09:30 added  fresh
+        10:00:00 added  delayed delay_ms=3600000
+    """))
+    found = stuck(jobs, at("10:10:00"))
+    assert rows(found, "job_id", "why", "for_ms", "usual_ms", "worker") == [
+        ("held", "held", 599000.0, 2000.0, "w1"), ("waits", "waiting", 600000.0, 1000.0, None)]
+
+
+def test_an_hour_unlike_the_same_hour_of_other_weeks_is_told(spark: SparkSession) -> None:
+    """Each Sunday at ten 100 jobs, at eleven 1000; the last Sunday has 1000 at ten and 1100 at eleven."""
+    import datetime as dt
+
+    from holdfast.pipeline.stages.anomalies import anomalies
+    from holdfast.pipeline.stages.queues import QUEUE_MINUTE
+
+    made = []
+    for week in range(6):
+        for hour, added in ((10, 1000 if week == 5 else 100), (11, 1100 if week == 5 else 1000)):
+            minute = at(f"2026-03-01T{hour}:30:00") + dt.timedelta(weeks=week)
+            made.append({"queue": "q", "minute": minute, "added": added, "done": added, "nacked": 0, "lost": 0,
+                         "dead": 0, "backlog": 5, "wait_ms_p95": 100.0})
+    table = [tuple(row.get(name) for name in QUEUE_MINUTE.names) for row in made]
+    found = anomalies(spark.createDataFrame(table, QUEUE_MINUTE))
+    assert rows(found, "what", "hour", "value", "usual") == [
+        ("added", "2026-04-05T10:00:00", 1000.0, 100.0), ("done", "2026-04-05T10:00:00", 1000.0, 100.0)]

@@ -15,6 +15,7 @@ SUBCOMMANDS = {
     "journal": ("holdfast.cli.journal", "journal"),
     "users": ("holdfast.cli.users", "users"),
     "bench": ("holdfast.cli.bench", "bench"),
+    "pipeline": ("holdfast.cli.pipeline_jobs", "pipeline"),
 }
 
 

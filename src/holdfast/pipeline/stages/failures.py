@@ -1,7 +1,7 @@
 """Gold: failures by signature, day by day.
 
-Two failures are of one kind if their texts differ only in numbers, ids, addresses and quoted words. `signature` takes
-those out; what is left groups what a person would group.
+Two failures are of one kind if their texts differ only in numbers, ids, addresses and quoted words: what is left
+(`pipeline/signatures.py`) groups what a person would group.
 """
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from holdfast.pipeline.signatures import NO_WORDS, SIGNATURE_MAX, STEPS
+
 from .names import DEAD, NACKED
 from .schema import schema
 
@@ -17,20 +19,6 @@ FAILURE_DAY: Final = schema("""
     queue string, day date, signature string, failures long, dead long, jobs long, workers long, first_at timestamp,
     last_at timestamp, sample_error string, sample_job string
 """)
-SIGNATURE_MAX: Final = 160
-"""Characters of a signature: a line on a screen and a bit."""
-NO_WORDS: Final = "(no error given)"
-STEPS: Final = [
-    (r"(?s)\n.*", ""),                                   # the first line says it
-    (r"DI[0-9a-f]{44}SQ", "<job>"),
-    (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{9,}", "<id>"),
-    (r"0x[0-9a-fA-F]+", "<n>"),
-    (r"'[^']*'|\"[^\"]*\"", "<…>"),
-    (r"\b[0-9a-fA-F]{12,}\b", "<id>"),
-    (r"\d+", "<n>"),
-    (r"(<n>[.:,])+<n>", "<n>"),                          # addresses, times, versions
-    (r"\s+", " "),
-]
 
 
 def signature(error: Column) -> Column:

@@ -1,0 +1,278 @@
+"""holdfast pipeline: the data pipeline on Spark. The work is in `holdfast.pipeline`, the words and tables are here.
+
+Spark is imported only by the commands that need it; the others read the lake without it. What goes wrong is told in one
+sentence: Spark wraps an error of ours into pages of Java, and `plainly` takes it out again.
+"""
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.tree import Tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from holdfast.pipeline.lineage import Relative
+
+CONNECT = click.option("--connect", "url", envvar="HOLDFAST_URL", default="holdfast://127.0.0.1:7711",
+                       show_default=True, help="A node of the cluster; several with commas.")
+LAKE = click.option("--lake", "folder", envvar="HOLDFAST_LAKE", default="./lake", show_default=True,
+                    type=click.Path(path_type=Path), help="Where the tables are.")
+MASTER = click.option("--master", default="local[*]", show_default=True,
+                      help="Where Spark runs: local[n], spark://host:port, yarn, k8s://…")
+CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given again.")
+OURS = re.compile(r"^(?:holdfast[\w.]*\.)?(\w*(?:Error|Refused|DataLoss|BadOption|BadRows|NotAllowed|Unreachable"
+                  r"|BadRequest|ConnectionLost|NoAnswer|Unknown|NoRepl|NoJava)): (.+)$", re.MULTILINE)
+
+
+@click.group()
+def pipeline() -> None:
+    """The data pipeline: history to tables, tables to jobs, on Spark."""
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Errors as one sentence, and no traceback."""
+    try:
+        yield
+    except (KeyboardInterrupt, click.ClickException, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        words = str(error)
+        inside = OURS.findall(words)
+        if inside:  # wrapped by Spark, the innermost last
+            words = inside[-1][1]
+        elif type(error).__module__.startswith(("pyspark", "py4j")):
+            words = words.partition("\n")[0]
+        click.echo(f"holdfast pipeline: {words}", err=True)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def session(master: str, conf: tuple[str, ...], name: str) -> Iterator[SparkSession]:
+    from holdfast.pipeline.session import open_session
+
+    settings = dict(each.partition("=")[::2] for each in conf)
+    spark = open_session(master, name, settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def show(title: str, head: list[str], rows: list[list[str]], empty: str) -> None:
+    if not rows:
+        click.echo(empty)
+        return
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def ms(value: float | None) -> str:
+    if value is None:
+        return "–"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} ms"
+
+
+@pipeline.command()
+@CONNECT
+@LAKE
+@MASTER
+@CONF
+@click.option("--once", is_flag=True, help="Up to where the histories are now, then end.")
+@click.option("--every", "every_s", default=10.0, show_default=True, help="Seconds between batches.")
+@click.option("--refresh", "refresh_s", default=60.0, show_default=True, help="Seconds between updates of gold.")
+@click.option("--max-events", default=2_000_000, show_default=True, help="Events per batch at most.")
+@click.option("--starting", default="earliest", show_default=True, help="Where a new stream begins, or latest.")
+@click.option("--allow-loss", is_flag=True, help="Go on where a history was removed before it was read.")
+@click.option("--keep-bronze", default=7, show_default=True, help="Days of raw events that are kept.")
+@click.option("--keep-silver", default=400, show_default=True, help="Days of events and jobs.")
+@click.option("--keep-gold", default=4000, show_default=True, help="Days of figures.")
+def run(
+    url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
+    max_events: int, starting: str, allow_loss: bool, keep_bronze: int, keep_silver: int, keep_gold: int,
+) -> None:
+    """Read the history of all nodes into the lake, and keep silver and gold up to date. Ctrl-C ends it cleanly."""
+    from holdfast.pipeline.lake import Lake
+    from holdfast.pipeline.run import Plan
+    from holdfast.pipeline.run import run as run_plan
+
+    keep = (keep_bronze, keep_silver, keep_gold)
+    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
+    with plainly(), session(master, conf, "holdfast pipeline run") as spark, contextlib.suppress(KeyboardInterrupt):
+        count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words))
+        click.echo(f"{count} events read into {folder}")
+
+
+@pipeline.command()
+@LAKE
+@click.option("--out", default="report.html", show_default=True, type=click.Path(path_type=Path))
+@click.option("--png", type=click.Path(path_type=Path), help="The first plot as an image, too.")
+@click.option("--days", default=7, show_default=True, help="The last days that have data.")
+def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
+    """Write a page with plots of what the queues did. Needs no Spark."""
+    from holdfast.pipeline.report import write
+    from holdfast.pipeline.run import lake_at
+
+    with plainly():
+        click.echo(f"written to {write(lake_at(folder), out, days, png)}")
+
+
+@pipeline.command()
+@LAKE
+@MASTER
+@CONF
+@click.option("--limit", default=50, show_default=True)
+def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
+    """Jobs that are held or wait for far longer than is usual in their queue."""
+    def find(spark: SparkSession) -> DataFrame:
+        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.stages import jobs
+        from holdfast.pipeline.stages.stuck import stuck as find_stuck
+
+        return find_stuck(load(spark, lake_at(folder).table("silver/jobs"), jobs.JOBS), dt.datetime.now(dt.UTC))
+
+    from holdfast.pipeline.run import lake_at
+
+    found = collect(folder, master, conf, find, limit)
+    show("Stuck jobs", ["job", "queue", "why", "for", "usually at most", "attempts", "worker", "last error"], [
+        [row.job_id, row.queue or "–", row.why, ms(row.for_ms), ms(row.usual_ms), str(row.attempts), row.worker or "–",
+         (row.error or "–")[:60]] for row in found
+    ], "no job is stuck")
+
+
+@pipeline.command()
+@LAKE
+@MASTER
+@CONF
+@click.option("--least", default=5.0, show_default=True, help="Sigmas from the usual.")
+@click.option("--limit", default=50, show_default=True)
+def anomalies(folder: Path, master: str, conf: tuple[str, ...], least: float, limit: int) -> None:
+    """Hours in which a queue was unlike the same hours of other weeks."""
+    def find(spark: SparkSession) -> DataFrame:
+        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.stages import queues
+        from holdfast.pipeline.stages.anomalies import anomalies as find_anomalies
+
+        return find_anomalies(load(spark, lake_at(folder).table("gold/queue_minute"), queues.QUEUE_MINUTE), least)
+
+    from holdfast.pipeline.run import lake_at
+
+    found = collect(folder, master, conf, find, limit)
+    show("Anomalies", ["queue", "hour (UTC)", "what", "value", "usual", "sigmas"], [
+        [row.queue, f"{row.hour:%Y-%m-%d %H}h", row.what, f"{row.value:,.0f}", f"{row.usual:,.0f}", f"{row.score:+.1f}"]
+        for row in found
+    ], "nothing unusual")
+
+
+def collect(
+    folder: Path, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
+) -> list[Any]:
+    """The first rows of what `find` makes of a lake that is there."""
+    from holdfast.pipeline.run import lake_at
+
+    with plainly():
+        lake_at(folder)
+        with session(master, conf, "holdfast pipeline") as spark:
+            return find(spark).limit(limit).collect()
+
+
+@pipeline.command()
+@click.argument("job")
+@LAKE
+def lineage(job: str, folder: Path) -> None:
+    """Where a job came from and what came of it, as a tree. Needs no Spark."""
+    from holdfast.pipeline.lineage import family
+    from holdfast.pipeline.run import lake_at
+
+    def words(each: Relative) -> str:
+        row = each.job
+        mark = "[bold]" if row["job_id"] == job else ""
+        error = f", {row['error'][:60]}" if row["error"] else ""
+        return f"{mark}{row['job_id']}{'[/bold]' if mark else ''} {row['queue']}: {row['outcome'] or 'open'}{error}"
+
+    def grow(tree: Tree, each: Relative) -> Tree:
+        for child in each.children:
+            grow(tree.add(words(child)), child)
+        return tree
+
+    with plainly():
+        top = family(lake_at(folder), job)
+        console().print(grow(Tree(words(top)), top))
+
+
+@pipeline.command()
+@CONNECT
+@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--matching", default="", metavar="REGEX", help="Only kinds whose signature has this.")
+@click.option("--retry", "is_retry", is_flag=True, help="Bring those shown back to their queues.")
+@click.option("--yes", is_flag=True, help="Do not ask before bringing them back.")
+def dead(url: str, queue: str, matching: str, is_retry: bool, yes: bool) -> None:
+    """The dead jobs of the cluster by what they died of; with --retry, brought back."""
+    from holdfast.pipeline.dead import retry, triage
+    from holdfast.pipeline.nodes import Nodes
+
+    with plainly():
+        nodes = Nodes(url)
+        kinds = triage(nodes, queue, matching)
+        show("Dead jobs", ["died of", "queue", "jobs", "last", "for example"], [
+            [kind.signature, kind.queue, f"{len(kind.jobs):,}",
+             f"{dt.datetime.fromtimestamp(max(job.died_ms for job in kind.jobs) / 1000, dt.UTC):%Y-%m-%d %H:%M}",
+             kind.jobs[0].id] for kind in kinds
+        ], "no job is dead")
+        jobs = [job for kind in kinds for job in kind.jobs]
+        if is_retry and jobs and (yes or click.confirm(f"bring {len(jobs)} jobs back?")):
+            click.echo(f"{retry(nodes, jobs)} jobs are queued again")
+
+
+@pipeline.command()
+@LAKE
+@click.option("--day", default="", help="The day to replay, YYYY-MM-DD; the last by default.")
+@click.option("--queue", default="", help="Only this queue.")
+@click.option("--workers", default="1,2,4,8,16", show_default=True, help="Counts to try.")
+@click.option("--rate", "rates", default="1", show_default=True, help="How much faster jobs come; several with commas.")
+def plan(folder: Path, day: str, queue: str, workers: str, rates: str) -> None:
+    """How long jobs would have waited with other workers and other rates. Needs no Spark."""
+    import pyarrow.dataset as ds
+
+    from holdfast.pipeline.lake import LakeError
+    from holdfast.pipeline.plan import replay
+    from holdfast.pipeline.run import lake_at
+
+    with plainly():
+        table = lake_at(folder).table("silver/jobs")
+        days = table.names()
+        if not days or (day and day not in days):
+            raise LakeError(f"the lake has no jobs of {day or 'any day'}; it has {', '.join(days[-5:]) or 'none'}")
+        where = ds.field("queue") == queue if queue else None
+        rows = table.to_arrow(["ready_at", "run_ms", "queue"], [day or days[-1]], where).to_pylist()
+        trace = [(row["ready_at"].timestamp() * 1000, row["run_ms"]) for row in rows
+                 if row["ready_at"] is not None and row["run_ms"] is not None]
+        if not trace:
+            raise LakeError(f"no job of {day or days[-1]} was done{f' in {queue}' if queue else ''}: nothing to replay")
+        outcomes = [replay(trace, int(count), float(rate)) for rate in rates.split(",") for count in workers.split(",")]
+        head = ["workers", "rate", "wait p50", "p95", "p99", "max", "busy", "drain"]
+        show(f"{len(trace)} jobs of {day or days[-1]}", head, [
+            [str(each.workers), f"x{each.rate:g}", ms(each.wait_p50_ms), ms(each.wait_p95_ms), ms(each.wait_p99_ms),
+             ms(each.wait_max_ms), f"{each.busy:.0%}", ms(each.drain_ms)] for each in outcomes
+        ], "")
