@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, links, peers, records, replicate, results, rules, tombs
+from holdfast.core import bounds, gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import CRON_PREFIX, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -95,6 +95,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
         job.queue.remove(job)
     node.asking.pop(job, None)
     rules.let_go(node, job)
+    bounds.ended(node, job)
     ask_everybody_if_unsure(node, job)
     if job.flags & SPECIAL:
         results.tell_end(node, job, results.word_of(why))

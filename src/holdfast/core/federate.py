@@ -96,7 +96,8 @@ def give(node: Node, queue: Queue) -> None:
         if job is None:
             queue.interest[index] = credit
             return
-        if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
+        is_tired = job.hops >= HOPS_MAX and not rules.is_limited(node, job)  # one that paid for going out goes
+        if is_tired and not node.broken("hops-unbounded"):
             rules.unpay(node, job)
             rules.prepare(node, job)
             queue.push(job)

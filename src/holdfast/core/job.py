@@ -47,6 +47,7 @@ UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
 LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
+BOUNDED: Final = 16384  # accepted here, and counted for the bound of its queue over all nodes (bounds.py)
 WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import gates, groups, history, records, replicate, unique, waiting
+from holdfast.core import bounds, gates, groups, history, records, replicate, unique, waiting
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import ttl_minutes, write_id
@@ -141,6 +141,8 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     job.more = more
     job.flags |= SPECIAL
     node.keep(job)
+    if queue.total_most > 0:
+        bounds.count(node, job)
     if more.group:
         more.order = groups.next_order(node)
         if options.delay == 0:

@@ -47,6 +47,7 @@ from holdfast.core import (
     membership,
     memory,
     queues,
+    quota,
     records,
     recover,
     replicate,
@@ -75,6 +76,7 @@ from holdfast.core.job import (
     ACTIVE,
     ASKING,
     BACKING_OFF,
+    BOUNDED,
     COUNTED,
     GONE,
     HANDED_OUT,
@@ -105,6 +107,7 @@ from holdfast.core.names import Names
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.quota import Quota
 from holdfast.core.registers import Registers
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
@@ -166,6 +169,7 @@ class Node:
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
         self.registers: Registers = Registers()  # settings of the whole cluster
         self.domains: Domains = Domains()
+        self.quotas: dict[tuple[int, bytes], Quota] = {}  # parts of bounds that hold for all nodes
         self.cron: dict[bytes, CronEntry] = {}  # jobs on a schedule
         self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
@@ -327,6 +331,11 @@ class Node:
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
+        except bounds.Postponed as error:
+            out.truncate(start)
+            entry.calls -= 1
+            quota.postpone(self, error.quota, session)
+            return False
         except CommandError as error:
             if isinstance(error, Refused):
                 history.refused(self, argv, error.text)
@@ -498,6 +507,8 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if queue.total_most > 0:
+            bounds.count(self, job)
         if more is not None:
             job.more = more
             job.flags |= SPECIAL
@@ -756,7 +767,8 @@ class Node:
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
         job.body = b""
-        if job.flags & (SPECIAL | COUNTED | IN_DOUBT):
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | BOUNDED):
+            bounds.ended(self, job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))

@@ -15,9 +15,13 @@ from holdfast.core import (
     explain,
     fate,
     federate,
+    flush,
+    grants,
+    held,
     inquire,
     links,
     membership,
+    quota,
     registers,
     replicate,
     requeue,
@@ -61,6 +65,15 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
     bus.RAN: cron.on_ran,
+    bus.WANT: grants.on_want,
+    bus.GRANT: grants.on_grant,
+    bus.SPENT: grants.on_spent,
+    bus.UNSPENT: grants.on_unspent,
+    bus.LEVEL: grants.on_level,
+    bus.SLOW: grants.on_slow,
+    bus.QUOTA: quota.on_quota,
+    bus.LEVELS: quota.on_levels,
+    bus.RECALL: quota.on_recall,
     bus.ASK: inquire.on_ask,
     bus.TELL: inquire.on_tell,
     bus.FATE: fate.on_fate,
@@ -70,8 +83,10 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.ENDED: results.on_ended,
 }
 
+explain.REASONS.append(held.of_rules)
 inquire.KINDS.update({
     inquire.FIGURES: views.tell,
+    inquire.FLUSHED: flush.tell,
     inquire.LEASED: tokens.tell,
     inquire.CANCELLED: cancel.tell,
     inquire.WORKERS: workers.tell,
@@ -131,6 +146,8 @@ def link_down(node: Node, peer: Peer) -> None:
     replicate.regard_hosts(node)
     node.count("link-down")
     federate.link_down(node, peer)
+    grants.link_down(node, peer)
+    quota.link_down(node, peer)
     requeue.link_down(node, peer)
     inquire.link_down(node, peer)
     results.link_down(node, peer)
