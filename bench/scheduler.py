@@ -1,7 +1,7 @@
 """What the scheduler costs and keeps: `make bench-scheduler`.
 
-    before     jobs that use no feature, against the last commit before the scheduler, built beside this one: CPU time of
-               the server per job (ADDJOB, GETJOB, ACKJOB), pairs in turn, every second one in the other order.
+    before     jobs that use no feature, against the last commit before the scheduler, built beside this one: CPU time
+               of the server per job (ADDJOB, GETJOB, ACKJOB), pairs in turn, every second one in the other order.
     features   the same for jobs with a tenant, a domain, a limited domain, a group, a unique key, against plain jobs of
                the same node in the same round.
     scale      a million waiting jobs in a hundred thousand domains of which ten are open, or in so many groups: what a
@@ -106,7 +106,8 @@ def spread(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     return {
         "median": round(statistics.median(ordered), 4), "least": round(ordered[0], 4), "most": round(ordered[-1], 4),
-        "first_quarter": round(ordered[len(ordered) // 4], 4), "third_quarter": round(ordered[3 * len(ordered) // 4], 4),
+        "first_quarter": round(ordered[len(ordered) // 4], 4),
+        "third_quarter": round(ordered[3 * len(ordered) // 4], 4),
     }
 
 
@@ -192,7 +193,9 @@ def measure_features(size: Size) -> dict[str, Any]:
 
 def fill(server: Server, jobs: int, words: str = "", keys: int = 0) -> None:
     more = ["--add-options", words, "--keys", str(keys)] if words else []
-    common.drive(server, "addjob", requests=jobs, pipeline=32, connections=CONNECTIONS, body_bytes=BODY_BYTES, more=more)
+    common.drive(
+        server, "addjob", requests=jobs, pipeline=32, connections=CONNECTIONS, body_bytes=BODY_BYTES, more=more
+    )
 
 
 def getjobs(server: Server, count: int) -> Load:
@@ -262,7 +265,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.scheduler", description="What the scheduler costs and keeps.")
+    parser = argparse.ArgumentParser(prog="python -m bench.scheduler", description="What the scheduler costs.")
     parser.add_argument("--quick", action="store_true", help="few jobs; judges nothing")
     parser.add_argument("--only", help=f"some parts, with commas: {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, help="folder for scheduler.json (bench/results)")

@@ -38,8 +38,8 @@ def nodes_with_histories(folder: Path) -> Iterator[list[Server]]:
         place = ""
         for number in range(NODES):
             bus_port = common.free_port()
-            command = [*common.NODE_COMMAND, "--set", f"cluster-bus-port={bus_port}", "--dir", str(folder / str(number)),
-                       "--set", "history=yes"]
+            command = [*common.NODE_COMMAND, "--set", f"cluster-bus-port={bus_port}"]
+            command += ["--dir", str(folder / str(number)), "--set", "history=yes"]
             command += ["--join", place] if place else []
             nodes.append(stack.enter_context(common.running(f"node{number}", command, cluster.NODE_CORES)))
             place = place or f"{common.HOST}:{nodes[0].port}@{bus_port}"
@@ -87,7 +87,8 @@ def add_jobs(nodes: list[Server], domains: int, seconds: int) -> dict[tuple[int,
     for position, node in enumerate(nodes):
         wanted = [
             number for number in range(domains)
-            for each in range(int(rate_of(number) / 3600 * seconds * 1.1) + 2 * BURST + NODES) if each % NODES == position
+            for each in range(int(rate_of(number) / 3600 * seconds * 1.1) + 2 * BURST + NODES)
+            if each % NODES == position
         ]
         with common.Talk(node.port) as talk:
             for first in range(0, len(wanted), BATCH):

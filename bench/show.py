@@ -329,6 +329,7 @@ def netns() -> Answer:
 
 SWARM_MINUTES = 30
 CLUSTERS = 700
+FRESH = 200  # of these, never run before
 CLUSTERS_SECONDS_MAX = 60.0
 BAD_FRAMES = 100_000
 SIMULATED = re.compile(r"^(\d+) clusters in ([\d.]+) s", re.MULTILINE)
@@ -419,10 +420,10 @@ def cluster_lines() -> list[Line]:
     lines = [
         Line(
             "sim",
-            "clusters of 3 to 5 nodes simulated under faults, half of them never run before",
+            "clusters of 3 to 5 nodes simulated under faults, some of them never run before",
             f"≥ {CLUSTERS} in ≤ {CLUSTERS_SECONDS_MAX:.0f} s, nothing broken, nothing idle, the same when run again",
             lambda: simulated(
-                "sim", [*simulator, "--seeds", f"0:{CLUSTERS // 2}", "--fresh", str(CLUSTERS // 2)],
+                "sim", [*simulator, "--seeds", f"0:{CLUSTERS - FRESH}", "--fresh", str(FRESH)],
                 CLUSTERS_SECONDS_MAX,
             ),
         ),

@@ -17,12 +17,12 @@ import pytest
 from test_frames import MIB, framed, is_closed
 from twins import SOCKETS, native
 
+from holdfast.core import fate, inquire
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.node import Node
 from holdfast.core.peers import PeerFacts
 from holdfast.core.talk import HANDLERS
-from holdfast.core.views import FIELDS
 from holdfast.shell import plain
 from holdfast.wire import bus
 
@@ -101,8 +101,7 @@ def real_frames(kind: str) -> list[bytes]:
 
 
 def made_frames(job_id: bytes) -> list[bytes]:
-    """One frame for every message there is, each of which would be good, about a job that exists and one that does not.
-    """
+    """Frames for every message there is, all of which would be good, about a job that exists and one that does not."""
 
     def name(text: bytes) -> bytes:
         return struct.pack("<I", len(text)) + text
@@ -114,23 +113,46 @@ def made_frames(job_id: bytes) -> list[bytes]:
         texts = name(b"q") + name(b"body") + name(b"")
         copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + texts
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
-        messages = {
-            bus.PING: b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip, bus.FAIL: b"e" * 40,
-            bus.REPL: b"\x00" + copy, bus.GOTJOB: jid + b"\x00", bus.REFUSED: jid, bus.ENQUEUE: jid,
-            bus.HOLDERS: jid + b"\x00" + mask,
-            bus.WILLQUEUE: jid + mask, bus.STATE: jid + b"\x01" + struct.pack("<q", 5000) + mask,
-            bus.QUEUED: jid + struct.pack("<II", 1, 2), bus.WORKING: jid + struct.pack("<q", 5000),
-            bus.SETACK: jid + b"\x01\x00" + mask, bus.GOTACK: jid + b"\x01" + mask, bus.DELJOB: jid + b"\x01" + mask,
-            bus.NEED: name(b"q") + struct.pack("<I", 3), bus.YOURJOB: struct.pack("<q", 1) + copy,
-            bus.TAKEN: struct.pack("<q", 1) + jid, bus.NOTTAKEN: struct.pack("<q", 1) + jid,
-            bus.MOVED: struct.pack("<q", 1) + jid,
-                bus.REGISTER: name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40,
-                bus.DIGEST: life + b"\x01",
-            bus.ASK: struct.pack("<q", 1) + name(b"*"),
-            bus.TELL: struct.pack("<qI", 1, 1) + name(b"q") + struct.pack(f"<{len(FIELDS)}q", *range(len(FIELDS))),
+        number = struct.pack("<q", 1)
+        deed = b"\x00" + jid + name(b"aaaaaaaa.1.1") + struct.pack("<qqB", 0, 0, 2) + name(b"done")
+        texts = name(b"q") + name(b"*") + name(b"*")
+        dead = b"\x01" + struct.pack("<I", 1) + jid + b"\x01" + texts + number + name(b"") + number
+        questions = {
+            inquire.FIGURES: b"*", inquire.LEASED: struct.pack("<I", 1) + deed, inquire.CANCELLED: jid,
+            inquire.WORKERS: b"", inquire.EXPLAINED: jid, inquire.DEAD: dead,
+            inquire.CHANGED: jid + b"\x05" + name(b"r"), inquire.FLUSHED: b"none",
         }
+        messages = [
+            (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
+            (bus.REPL, b"\x00" + copy), (bus.GOTJOB, jid + b"\x00"), (bus.REFUSED, jid), (bus.ENQUEUE, jid),
+            (bus.HOLDERS, jid + b"\x00" + mask),
+            (bus.WILLQUEUE, jid + mask), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
+            (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
+            (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
+            (bus.DELJOB, jid + b"\x01" + mask),
+            (bus.NEED, name(b"q") + struct.pack("<I", 3)), (bus.YOURJOB, number + copy),
+            (bus.TAKEN, number + jid), (bus.NOTTAKEN, number + jid), (bus.MOVED, number + jid),
+            *[(bus.ASK, number + bytes([what]) + name(asked)) for what, asked in questions.items()],
+            (bus.TELL, number + name(struct.pack("<I", 0))),
+            *[
+                (bus.FATE, jid + struct.pack("<BqIIB", kind, 5000, 1, 2, 5) + mask + name(b"q") + name(b""))
+                for kind in range(fate.LIVES + 1)
+            ],
+            (bus.GOTFATE, jid + struct.pack("<BIq", 1, 1, 1) + mask),
+            (bus.RESULT, jid + struct.pack("<q", 5000) + name(b"result")), (bus.WATCH, jid),
+            (bus.ENDED, jid + b"\x01\x01" + name(b"result")),
+            (bus.REGISTER, name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40),
+            (bus.DIGEST, life + b"\x01"),
+            (bus.CRONRAN, name(b"entry") + number + life),
+            *[(kind, b"\x00" + name(b"domain") + struct.pack("<I", 3)) for kind in (
+                bus.WANT, bus.SPENT, bus.UNSPENT, bus.SLOW)],
+            (bus.GRANT, b"\x00" + name(b"domain") + struct.pack("<II", 3, 1000)),
+            (bus.LEVEL, b"\x00" + name(b"domain") + struct.pack("<I", 0) + number),
+            (bus.QUOTA, b"\x00" + name(b"q") + number + number + number),
+            (bus.LEVELS, b"\x00" + name(b"q") + number + number + b"\x01"), (bus.RECALL, b"\x00" + name(b"q")),
+        ]
         explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
-        frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages.items()]
+        frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages]
     return frames
 
 
@@ -141,6 +163,7 @@ def test_frames_that_are_not_spoiled_are_good(kind: str) -> None:
     job_id = real.run(b"ADDJOB", b"kept", b"body", b"0", b"REPLICATE", b"1")[1:].strip()
     made = made_frames(job_id)
     assert {frame[EXPLAINED] for frame in made} == {*HANDLERS} - {bus.NODE}
+    assert {frame[EXPLAINED + 9] for frame in made if frame[EXPLAINED] == bus.ASK} == {*inquire.KINDS}
     for frame in made:
         end = real.link(b"e" * 40)
         end.send(framed(struct.pack("<QQ", 1, 0) + frame[16:]))

@@ -13,8 +13,8 @@ What makes this right, each from a schedule that broke something simpler (see do
   answer is "not yet", with the set that names the receiver.
 * A node that does not know the job answers `unknown` and keeps a tombstone, so that a copy which arrives
   later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count: ask again.
-* Where a holder has lost what it knew (its disk, or an ADDJOB it had not finished), it may have been the only one
-  to know of another. Such a set is not trusted any more: every member is asked.
+* Where a holder has lost what it knew (its disk, the last second of it, or an ADDJOB it had not finished), it may
+  have been the only one to know of another. Such a set is not trusted any more: every member is asked.
 * An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
   taken the ending over, or when every member has said that it knows nothing.
 """
@@ -27,6 +27,7 @@ from mypy_extensions import i64
 from holdfast.core import bounds, gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import CRON_PREFIX, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -110,9 +111,16 @@ def mark(node: Node, job: Job, why: i64) -> None:
         gates.ended(node, job, why)
 
 
+def distrust(node: Node, job: Job) -> None:
+    """A holder may have lost what it knew, and with it who else has a copy."""
+    job.flags |= UNSURE
+    if job.state == ACKED:
+        ask_everybody_if_unsure(node, job)
+
+
 def ask_everybody_if_unsure(node: Node, job: Job) -> None:
     if job.flags & UNSURE and not job.flags & ACK_ONLY and not node.broken("unsure-sets-trusted"):
-        job.holders |= peers.everybody(node)
+        tombs.learn_holders(node, job, peers.everybody(node))
 
 
 def collect_or_tell(node: Node, job: Job) -> None:
@@ -332,6 +340,8 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
     elif kind == NO_IDEA:
         task.confirmed |= peer.bit
         task.unknown |= peer.bit
+        if peer.bit & job.holders and not node.broken("forgetful-holder-believed"):
+            distrust(node, job)  # it was to have a copy: perhaps it had one, and gave others
     elif kind == ONLY_ACK and peer.bit & job.holders:
         task.confirmed |= peer.bit
     collect_if_done(node, peer, job, task)
@@ -396,7 +406,7 @@ def link_up(node: Node, peer: Peer) -> None:
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0:
+    if seq <= 0 or seq >= NEVER:
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:

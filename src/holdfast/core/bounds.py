@@ -40,8 +40,8 @@ def admit(node: Node, queue: Queue, count: i64) -> None:
         answer = quota.room(node, found, count)
         if answer == WAIT:
             raise Postponed(found)
-        if answer == NO:
-            raise Refused(errors.MAXLEN)
+        if answer != YES:
+            raise Refused(errors.MAXLEN if answer == NO else errors.NO_BOUND)
 
 
 def set_total(node: Node, queue: Queue, most: i64) -> None:

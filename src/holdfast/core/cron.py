@@ -6,7 +6,7 @@ and not relied upon: the id of a job is a hash of the entry, its version and the
 two owners make the same job, and one that was done already is known by its tombstone. For the same reason an entry
 with RETRY 0 is refused: one id at two nodes would be handed out twice.
 
-Up to which instant an entry has run is told to all nodes (RAN); the latest counts. Schedules are of instants of the
+Up to which instant an entry has run is told to all nodes (CRONRAN); the latest counts. Schedules are of instants of the
 wall clock (schedule.py), never "so long after the last run", so nothing drifts. The wall clock may be set: at least
 once a minute it is looked at again.
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import home, keyed, records, registers, requeue
+from holdfast.core import home, keyed, records, registers, requeue, takeover
 from holdfast.core.alarms import Chore
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, CommandError
@@ -160,7 +160,13 @@ def apply(node: Node, name: bytes) -> None:
 
 
 def is_owner(node: Node, entry: Entry) -> bool:
-    return home.of(node, home.CRON, b"", entry.name) == ME
+    """Whether this node makes its jobs. A slot that nobody has is asked for."""
+    slot = home.slot_of(home.CRON, b"", entry.name)
+    if home.is_open(node, slot):
+        return True
+    if home.owner(node, slot) == ME:
+        takeover.want(node, slot)
+    return False
 
 
 # -- running ---------------------------------------------------------------------------------------------------
@@ -219,7 +225,11 @@ def make(node: Node, entry: Entry, instant: int) -> bool:
         jid = keyed.id_text(add, 0)
         if node.find(jid) is not None or jid in node.tombs:
             return True  # another owner has made it
-        keyed.perform(node, add)
+        if keyed.is_keyed(options):
+            add.until = node.now + ON_TIME_MS
+            keyed.perform(node, add)
+        else:
+            keyed.try_here(node, add)
     except CommandError:
         return False
     entry.trying[instant] = add.slot
@@ -263,7 +273,7 @@ def note_ran(node: Node, entry: Entry, ms: i64) -> None:
 
 
 def write_ran(peer: Peer, entry: Entry) -> None:
-    peer.out.append(bus.RAN)
+    peer.out.append(bus.CRONRAN)
     bus.write_name(peer.out, entry.name)
     bus.write_i64(peer.out, entry.version)
     bus.write_i64(peer.out, entry.ran)

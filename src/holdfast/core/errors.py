@@ -77,6 +77,7 @@ TOO_LATE: Final = (
     b"TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
 )
 MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+NO_BOUND: Final = b"TRYAGAIN The node that keeps the bound of this queue for the whole cluster cannot be reached"
 PAUSED: Final = b"PAUSED Queue paused in input, try later"
 OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
@@ -88,6 +89,9 @@ NO_REPL_LEAVING: Final = (
     + b", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
 )
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+NO_HOME: Final = b"NOREPL The node that decides about its key could not be reached in time; nothing was added"
+LOST_HOME: Final = b"the node that decides about its key went away before it answered"
+NO_ANSWER: Final = b"UNKNOWN the node that has to do this did not answer; it may have done it or not"
 NO_AUTH: Final = b"NOAUTH Authentication required."
 BAD_PASSWORD: Final = b"ERR invalid password"
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
@@ -107,6 +111,7 @@ JOURNAL_LOST: Final = (
     b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
     b"is started again"
 )
+UNREADABLE: Final = b"MISCONF a job that is on disk cannot be read (%b). It is tried again"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from holdfast.core import acks, errors, history, inquire, queues, records, replicate, results, unique, waiting
 from holdfast.core.inquire import Question
-from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.peers import ME, Peer
 from holdfast.core.queue import Queue
 from holdfast.core.reply import write_int
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 def flush_queue(node: Node, queue: Queue) -> i64:
     """Delete every job of a queue, in whatever state; returns how many."""
     count: i64 = 0
+    for run in runs_of(queue):
+        for job in opened(node, run):
+            history.deleted(node, job, b"flushed")
+            node.end(job, acks.FLUSHED)
+            count += 1
     for job in jobs_of(node, queue):
         count += 0 if job.state == ACKED else 1
         if job.state == WAIT_REPL:
@@ -67,6 +72,28 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     bus.write_i64(out, count)
 
 
+def runs_of(queue: Queue) -> list[Run]:
+    """Runs of jobs that are on disk."""
+    found: list[Run] = []
+    for lane in queue.lanes:
+        for block in lane.blocks:
+            if block.run is not None:
+                found.append(block.run)
+    return found
+
+
+def opened(node: Node, run: Run) -> list[Job]:
+    """The jobs of a run, in memory; the caller ends them, before the next is opened. Raises Unreadable."""
+    places = [(job.origin, int(job.seq)) for job in node.overflow.read(run)]
+    node.overflow.open(run)
+    found: list[Job] = []
+    for origin, seq in places:
+        job = origin.get(seq)
+        if job is not None:
+            found.append(job)
+    return found
+
+
 def jobs_of(node: Node, queue: Queue) -> list[Job]:
     return [job for job in node.all_jobs() if job.queue is queue]
 
@@ -76,6 +103,11 @@ def flush_all(node: Node) -> None:
     for job in node.all_jobs():
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
+    for queue in node.queues.values():
+        for run in runs_of(queue):
+            for job in opened(node, run):
+                history.deleted(node, job, b"flushed")
+                node.forget(job)
     for job in node.all_jobs():
         history.deleted(node, job, b"flushed")
         node.forget(job)

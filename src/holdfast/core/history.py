@@ -368,7 +368,7 @@ def begin(node: Node, event: i64, job: Job, attempt: i64, value: i64) -> None:
     write_i64_le(out, job.seq)
     write_i64_le(out, job.rnd)
     write_i32_le(out, job.minutes)
-    write_i32_le(out, i32(len(job.body)))
+    write_i32_le(out, i32(job.body_bytes()))
     write_i64_le(out, value)
     write_queue(out, job.queue.name)
 

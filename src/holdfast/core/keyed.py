@@ -9,13 +9,12 @@ among the replies of its session, so that a producer may send many without waiti
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import bounds, gates, groups, history, records, replicate, unique, waiting
-from holdfast.core.commands.options import AddOptions
+from holdfast.core import bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import ttl_minutes, write_id
 from holdfast.core.job import ACTIVE, SPECIAL, Job
@@ -23,7 +22,11 @@ from holdfast.core.queue import Queue
 from holdfast.core.session import FOR_COPIES, Session, Slot
 
 if TYPE_CHECKING:
+    from holdfast.core.commands.options import AddOptions
     from holdfast.core.node import Node
+
+
+NO_TARGET: Final = -1
 
 
 class Add:
@@ -44,6 +47,9 @@ class Add:
         self.prefix: bytes = b""  # of the ids
         self.seqs: list[int] = []
         self.rnds: list[int] = []
+        self.target: i64 = NO_TARGET  # whom it was sent to
+        self.number: i64 = 0  # under which number
+        self.hops: i64 = 0
 
 
 def is_keyed(options: AddOptions) -> bool:
@@ -62,7 +68,18 @@ def begin(
         raise BadRequest(b"ERR UNIQUE is for one job at a time: use ADDJOB")
     add = Add(session, queue, bodies, is_many, options, node.now, node.now + timeout_ms if timeout_ms > 0 else 0)
     draw(node, add)
-    try_here(node, add)
+    if home.is_open(node, slot_of(add)):
+        try_here(node, add)
+    else:
+        forward.send(node, add)
+
+
+def slot_of(add: Add) -> i64:
+    more = add.options.more
+    assert more is not None
+    if more.group:
+        return home.slot_of(home.GROUP, add.queue, more.group)
+    return home.slot_of(home.UNIQUE, add.queue, more.unique)
 
 
 def draw(node: Node, add: Add) -> None:
@@ -76,8 +93,13 @@ def draw(node: Node, add: Add) -> None:
 
 def perform(node: Node, add: Add) -> None:
     """Do it here, or tell why not: for those whose producer is not there to be told by an exception."""
+    if not home.is_open(node, slot_of(add)):
+        forward.send(node, add)
+        return
     try:
         try_here(node, add)
+    except bounds.Postponed:
+        forward.later(node, add)
     except CommandError as error:
         refuse(node, add, error.text)
 
@@ -144,7 +166,7 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     if queue.total_most > 0:
         bounds.count(node, job)
     if more.group:
-        more.order = groups.next_order(node)
+        more.order = job.seq if node.broken("group-by-creation") else groups.next_order(node)
         if options.delay == 0:
             groups.join(node, job)
     return job

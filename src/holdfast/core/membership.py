@@ -20,7 +20,7 @@ from mypy_extensions import i64
 
 from holdfast.core import acks, federate, records, replicate, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
-from holdfast.core.job import ACKED, UNSURE
+from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts
 from holdfast.wire import bus
@@ -124,11 +124,10 @@ def lost_everything(node: Node, peer: Peer) -> None:
             job.task.confirmed &= ~peer.bit
         if job.holders & peer.bit:
             job.holders &= ~peer.bit
-            job.flags |= UNSURE
+            acks.distrust(node, job)
             if job.state != ACKED and job.retry > 0:
                 node.short_of_copies += 1  # until the next walk has counted
             if job.state == ACKED:
-                acks.ask_everybody_if_unsure(node, job)
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():
         tomb.holders &= ~peer.bit

@@ -38,12 +38,16 @@ OUT_OF_DOMAIN: Final = 2  # jobs of a domain that are out
 YES: Final = 1
 NO: Final = 0
 WAIT: Final = -1
+NO_HOME: Final = -2
 
 ANSWER_MS: Final = 500
 """How long word of the home, or of those it asks, is waited for."""
 
 FULL_MS: Final = 50
 """After the home said that nothing is left it is not asked again for so long: a full queue must refuse cheaply."""
+
+SILENCES_MAX: Final = 6
+"""Then an ADDJOB is told that nobody can say: three seconds."""
 
 LEVEL_MAX: Final = 2**40
 
@@ -56,6 +60,7 @@ class Row:
         self.number: i64 = 0  # of the last word sent to it
         self.need: i64 = 0  # more that it could use
         self.is_asked: bool = False  # to say what it does not use
+        self.is_tried: bool = False  # the others were asked on its behalf
 
 
 class Quota(Chore):
@@ -72,6 +77,7 @@ class Quota(Chore):
         self.told_by: i64 = -1  # the peer that said so
         self.is_recalled: bool = False  # others need what we do not use
         self.full_until: i64 = 0
+        self.silences: i64 = 0  # times that the home was asked, or looked for, in vain
         self.waiters: dict[Session, None] = {}
         # At the home.
         self.epoch: i64 = -1
@@ -83,7 +89,9 @@ class Quota(Chore):
             for row in self.rows.values():
                 row.is_asked = False
             share_out(node, self, True)
-        self.full_until = node.now + FULL_MS
+            self.full_until = node.now + FULL_MS
+        else:
+            self.silences += 1
         release(node, self)
 
 
@@ -131,7 +139,11 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
     if count > quota.most or (node.now < quota.full_until and quota.kind == JOBS):
         return NO
     missing = quota.used + count - quota.level
+    if quota.silences >= SILENCES_MAX and quota.kind == JOBS and not home.is_open(node, quota.slot):
+        quota.silences = 0
+        return NO_HOME
     if is_home(node, quota):
+        quota.silences = 0
         spare = left(quota)
         if spare >= missing:
             quota.level += missing
@@ -197,7 +209,8 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
     if number == row.number or node.broken("old-levels-believed"):
         row.level = level
         row.is_asked = False
-    row.need = need
+    if need > 0:  # an answer to RECALL needs nothing, and takes nothing back that was asked before
+        row.need = need
     share_out(node, quota, False)
     if quota.kind != JOBS or left(quota) > 0:
         release(node, quota)
@@ -219,17 +232,20 @@ def share_out(node: Node, quota: Quota, is_final: bool) -> None:
             spare -= given
             row.level += given
             row.need = 0
+            row.is_tried = False
             write_level(node, peer, quota, row, False)
-        elif not is_final:
-            mine = quota.level - quota.used
-            if mine > 0:
-                quota.level -= mine  # what we do not use ourselves
-                share_out(node, quota, False)
-                return
-            if not recall(node, quota) and not any([each.is_asked for each in quota.rows.values()]):
-                is_final = True
-        if is_final and row.need > 0 and quota.kind == JOBS:
+            continue
+        if quota.level > quota.used:
+            quota.level = quota.used  # what we do not use ourselves
+            share_out(node, quota, is_final)
+            return
+        if not row.is_tried:
+            row.is_tried = True
+            recall(node, quota)
+        is_over = is_final or not any([each.is_asked for each in quota.rows.values()])
+        if is_over and quota.kind == JOBS:
             row.need = 0
+            row.is_tried = False
             write_level(node, peer, quota, row, True)
 
 
@@ -285,6 +301,7 @@ def on_levels(node: Node, peer: Peer, reader: Reader) -> None:
     quota.number = number
     quota.level = level
     quota.is_recalled = False
+    quota.silences = 0
     quota.wake = NEVER
     if is_all:
         quota.full_until = node.now + FULL_MS

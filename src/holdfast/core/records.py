@@ -54,6 +54,8 @@ FATE: Final = 30
 LEASE: Final = 31
 RESULT: Final = 32
 KEY: Final = 40
+SLOTS: Final = 41
+MERGED: Final = 42
 REGISTER: Final = 60
 THROTTLE: Final = 61
 RAN: Final = 62
@@ -187,7 +189,7 @@ def add(node: Node, job: Job, life: i64) -> None:
     if node.wall != node.log_wall:
         tell_time(node)
     queue = job.queue.name
-    body = job.body
+    body = job.kept
     out = node.log
     write_i32_le(out, i32(ADD_FIXED + len(queue) + len(body)))
     out.append(ADD)
@@ -424,6 +426,32 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def slots(node: Node, slots: list[int]) -> None:
+    """Who is the home of some slots."""
+    if not node.is_recording:
+        return
+    homes = node.homes
+    mask: i64 = 0
+    for slot in slots:
+        mask |= node.peers[homes.owners[slot]].bit
+    explain(node, mask)
+    out = begin(node, SLOTS)
+    for slot in slots:
+        bus.write_u16(out, slot)
+        bus.write_u32(out, homes.epochs[slot])
+        bus.write_i8(out, homes.owners[slot])
+    end(node)
+
+
+def merged(node: Node, jid: bytes, into: bytes) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, MERGED)
+    out.write(jid)
+    out.write(into)
     end(node)
 
 

@@ -12,7 +12,7 @@ from holdfast.core import (
     doubt,
     fate,
     flush,
-    groups,
+    home,
     leases,
     membership,
     queues,
@@ -21,23 +21,29 @@ from holdfast.core import (
     requeue,
     results,
     rules,
+    takeover,
     tombs,
     unique,
 )
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import (
+    ACK_ONLY,
     ACKED,
     ACTIVE,
+    AWAY,
     BACKING_OFF,
     DEAD,
     HANDED_OUT,
     IN_DOUBT,
     MOVING,
+    QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
     Job,
     Lease,
     Origin,
+    Page,
+    Run,
     special_cost,
 )
 from holdfast.core.more import read
@@ -66,12 +72,14 @@ from holdfast.core.records import (
     KEY,
     LEASE,
     MEMBER,
+    MERGED,
     NODE,
     QUEUE,
     RAN,
     REFUSED,
     REGISTER,
     RESULT,
+    SLOTS,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -86,6 +94,9 @@ if TYPE_CHECKING:
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
+EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
+"""Flags with which a job may be queued before everything is read."""
+
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -97,6 +108,7 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -144,6 +156,11 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == SLOTS:
+            self.load_slots(reader)
+        elif kind == MERGED:
+            jid = reader.text(bus.ID)
+            self.node.merged[jid] = reader.text(bus.ID)
         elif kind == RESULT:
             jid = reader.text(bus.ID)
             reader.u8()
@@ -233,7 +250,7 @@ class Loading:
         job.nacks = i32(counts >> 32)
         job.deliveries = i32(counts & 0xFFFFFFFF)
         job.replicate = i32(rest >> 32)
-        job.flags = i16(rest >> 24 & 255)
+        job.flags = i32(rest >> 24 & 255)
         if job.flags & SPECIAL:
             job.more = read(reader.name())
         job.priority = i16(rest >> 16 & 255)
@@ -255,7 +272,8 @@ class Loading:
         seq = read_i64_le(data, at + 4)
         known = origin.get(seq)
         if known is not None:
-            known.holders |= holders
+            if known.holders | holders != known.holders:
+                self.take_out(origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -277,7 +295,45 @@ class Loading:
 
     def job_named(self, reader: Reader) -> Job | None:
         at = reader.skip(12)
-        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
+        origin = self.origin(i64(read_i32_le(reader.data, at)))
+        seq = read_i64_le(reader.data, at + 4)
+        job = origin.get(seq)
+        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
+
+    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
+        """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
+        if isinstance(job, Run):
+            job = self.node.overflow.find(job, origin, seq)
+        if job.state == QUEUED:
+            job.queue.remove(job)
+            job.queue.jobs_in -= 1
+            job.state = ACTIVE
+        return job
+
+    def make_room(self) -> None:
+        """There is more than memory holds: queue what is to be queued in the end, so that it can overflow."""
+        node = self.node
+        if not node.overflow.is_due():
+            return
+        if self.requeues and not doubt.is_possible(node):
+            for origin in node.origins.values():
+                first = self.queued.get(origin, 0)
+                self.queued[origin] = len(origin.order)
+                for number in origin.order[max(0, first - 1):]:
+                    page = origin.pages.get(number)
+                    if page is not None:
+                        self.queue_early(page)
+        while node.overflow.is_due() and node.overflow.step():
+            pass
+
+    def queue_early(self, page: Page) -> None:
+        for job in page.slots:
+            if (
+                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
+                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
+            ):
+                job.flags |= QUEUED_BEFORE
+                job.queue.push(job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -427,19 +483,25 @@ class Loading:
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
-    def index_keys(self, jobs: list[Job]) -> None:
-        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
+    def load_slots(self, reader: Reader) -> None:
+        """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
+        homes = self.node.homes
+        while reader.more():
+            slot = int(reader.u16())
+            epoch = int(reader.u32())
+            owner = self.table[reader.u8()]
+            if owner >= 0:
+                homes.epochs[slot] = epoch
+                homes.owners[slot] = owner
+
+    def distrust(self, jobs: list[Job]) -> None:
+        """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
         node = self.node
-        lined: list[Job] = []
+        if len(node.peers) == 1 or node.config.text("appendfsync") == "always" or node.broken("lost-tail-trusted"):
+            return
         for job in jobs:
-            more = job.more
-            if more is None or job.state != ACTIVE:
-                continue
-            if more.unique:
-                unique.index(node, job)
-            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
-                lined.append(job)
-        groups.rejoin(node, lined)
+            if job.retry > 0 and not job.flags & ACK_ONLY:
+                acks.distrust(node, job)
 
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
@@ -453,8 +515,10 @@ class Loading:
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         rules.count_all(node)
+        if home.is_alone(node):
+            takeover.claim_all(node)
         jobs = node.all_jobs()
-        self.index_keys(jobs)
+        self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
@@ -493,6 +557,7 @@ def load(node: Node, kept: list[bytes]) -> None:
     loading = Loading(node)
     for data in kept:
         loading.one(data)
+        loading.make_room()
     loading.finish()
     node.is_recording = was_recording
     node.log.truncate(0)

@@ -166,6 +166,7 @@ class Keeping:
             self.settings.save_incarnation(self.node.incarnation + 1)
             journal.path.mkdir(exist_ok=True)
             journal.remove()
+            journal.begin_overflow()
             journal.begin(0)
             if not journal.rewrite_now():
                 raise JournalError(f"cannot write the journal {journal.path}: {journal.rewrite_error}")
@@ -236,6 +237,7 @@ class Keeping:
                 await rewriting
         if self.journal is not None:
             self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
+        self.node.overflow.store.close()
         if self.history is not None:
             self.history.close()
 

@@ -74,7 +74,7 @@ GOTFATE: Final = 61  # id, kind u8, round u32, changed i64, holders mask
 # Results and who waits for them (core/results.py).
 RESULT: Final = 62  # id, ms i64, result
 WATCH: Final = 63  # id: tell us when it ends
-ENDED: Final = 64  # id, word u8, ms i64, result
+ENDED: Final = 64  # id, word u8, has-result u8, result
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8
@@ -90,7 +90,26 @@ QUOTA: Final = 79  # level i64, number i64, need i64
 LEVELS: Final = 80  # level i64, number i64, is-all u8
 RECALL: Final = 81
 # Jobs on a schedule (core/cron.py).
-RAN: Final = 72  # name, version i64, instant i64
+CRONRAN: Final = 72  # name, version i64, instant i64
+
+# Homes (core/takeover.py).
+SLOTS: Final = 100  # count u16, then per slot: slot u16, epoch u32, owner's index u8
+SLOTASK: Final = 101  # number i64, count u16, then per slot: slot u16, epoch u32
+SLOTGAVE: Final = 102  # number i64, count u16, slots that are not given u16 each
+HANDOVER: Final = 103  # count u16, then per slot: slot u16, epoch u32
+HOMED: Final = 104  # state u8, ms i64, job
+KEYTAKEN: Final = 105  # id, ms i64, key (core/unique.py)
+MERGED: Final = 106  # id, id
+# Commands passed on to a home (core/forward.py).
+ADD: Final = 110  # number i64, hops u8, what was asked for
+ADDED: Final = 111  # number i64, reply
+NOTHOME: Final = 112  # number i64
+RUN: Final = 113  # number i64, count u16, words
+RAN: Final = 114  # number i64, reply
+# Hand-outs at another node (core/remote.py).
+LEND: Final = 120  # number i64, token, job
+BORROWED: Final = 121  # number i64, lease ms i64, worker, address
+RETURNED: Final = 122  # number i64
 
 
 class BadFrame(Exception):

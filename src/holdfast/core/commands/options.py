@@ -31,10 +31,6 @@ from holdfast.core.parse import at_least, integer, seconds, value_of
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-# What to do with a job whose unique key is taken.
-EXISTING: Final = 0
-REPLACE: Final = 1
-REJECT: Final = 2
 ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
 
 

@@ -2,7 +2,8 @@
 
     rq:queues                          set of rq:queue:<name>
     rq:queue:<name>                    list of ids, RPUSH and LPOP
-    rq:job:<id>                        hash: data (zlib-compressed pickle), origin, timeout, exc_info, …
+    rq:job:<id>                        hash: data (zlib-compressed pickle), origin, timeout, started_at, …
+    rq:results:<id>                    stream of what came of it: exc_string (base64 of zlib)
     rq:scheduled:<name>                by unix time: enqueue_at, and retries with an interval
     rq:deferred:<name> rq:failed:<name> rq:wip:<name>
 
@@ -10,9 +11,10 @@ The body is `data` as RQ wrote it, decompressed: a pickle or JSON of the call, n
 """
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from .found import DEAD, RETRYING, RUNNING, SCHEDULED, WAITING, Found, Unreadable
 from .sidekiq import by_score, lrange_all, named, parsed, text
@@ -20,7 +22,7 @@ from .sidekiq import by_score, lrange_all, named, parsed, text
 if TYPE_CHECKING:
     from redis import Redis
 
-REGISTRIES = {"scheduled": SCHEDULED, "deferred": WAITING, "failed": DEAD, "wip": RUNNING}
+REGISTRIES: Final = {"scheduled": SCHEDULED, "deferred": WAITING, "failed": DEAD, "wip": RUNNING}
 
 
 def rq(redis: Redis, namespace: str = "rq") -> Iterator[Found | Unreadable]:
@@ -43,24 +45,34 @@ def ids_of(
         job = redis.hgetall(f"{namespace}:job:{job_id}")
         if not job:
             continue  # RQ leaves ids behind whose job has expired
-        yield parsed(raw, key, lambda raw=raw, job=job, at=at, job_id=job_id: job_of(
-            job_id, queue, key, raw, state, at, job))
+        error = job.get(b"exc_info") or last_error(redis, f"{namespace}:results:{job_id}")
+        yield parsed(raw, key, lambda raw=raw, job=job, at=at, job_id=job_id, error=error: job_of(
+            job_id, queue, key, raw, state, at, job, error))
 
 
-def job_of(job_id: str, queue: str, key: str, raw: bytes, state: str, at: float, job: dict[bytes, bytes]) -> Found:
+def last_error(redis: Redis, key: str) -> bytes:
+    """What the last run of a job failed with; older versions have it with the job."""
+    results: Any = redis.xrevrange(key, count=1)
+    told: bytes = results[0][1].get(b"exc_string", b"") if results else b""
+    return base64.b64decode(told)
+
+
+def job_of(
+    job_id: str, queue: str, key: str, raw: bytes, state: str, at: float, job: dict[bytes, bytes], error: bytes
+) -> Found:
     data = job[b"data"]
     try:
         body = zlib.decompress(data)
     except zlib.error:
         body = data
-    error = job.get(b"exc_info", b"")
     if error:
-        with_words = zlib.decompress(error) if error[:1] == b"\x78" else error
-        error = with_words.strip().rpartition(b"\n")[2]
-    if state == SCHEDULED and error:
+        words = zlib.decompress(error) if error[:1] == b"\x78" else error
+        error = words.strip().rpartition(b"\n")[2]
+    has_run = bool(job.get(b"started_at"))
+    if state == SCHEDULED and has_run:
         state = RETRYING
     return Found(
-        "rq", job_id, queue, body, state, at, None, 1 if error else 0, error.decode("utf-8", "replace"),
+        "rq", job_id, queue, body, state, at, None, int(has_run), error.decode("utf-8", "replace"),
         named({"description": text(job.get(b"description", b"")), "timeout": text(job.get(b"timeout", b"")),
                "created-at": text(job.get(b"created_at", b"")), "origin": text(job.get(b"origin", b""))}),
         (key, raw),

@@ -22,7 +22,7 @@ from holdfast.testing.sim.plan import Plan, draw
 from holdfast.testing.sim.run import run
 from holdfast.testing.sim.scenarios import SCENARIOS, caught_by_scenario, retell
 from holdfast.testing.sim.shrink import Shrinker
-from holdfast.testing.sim.swarm import Totals, swarm
+from holdfast.testing.sim.swarm import Result, Totals, swarm
 from holdfast.testing.sim.transcript import transcript
 
 SHOWN = ("adds", "adds-ok", "deliveries", "acks", "moves", "requeues", "setacks", "restarts", "link-downs", "mid-turn")
@@ -60,6 +60,11 @@ def report(totals: Totals) -> int:
     for complaint in totals.complaints():
         print(f"\nthe swarm as a whole: {complaint}")
     return 1 if totals.failures or totals.complaints() else 0
+
+
+def tell(result: Result) -> None:
+    found = result.error or result.violations[0]
+    print(f"seed {result.seed}: {found}", flush=True)
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
@@ -166,7 +171,7 @@ def main() -> int:
         seeds = chain(seeds_of(arguments.seeds), fresh(arguments.fresh) if arguments.fresh else ())
         return report(swarm(
             seeds, jobs=arguments.jobs, minutes=arguments.minutes,
-            mutants=frozenset(arguments.mutant), twice=arguments.twice,
+            mutants=frozenset(arguments.mutant), twice=arguments.twice, on_failure=tell,
         ))
     return {"replay": replay, "shrink": shrink, "mutants": hunt}[arguments.command](arguments)
 

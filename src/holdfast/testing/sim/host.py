@@ -96,8 +96,13 @@ class Host:
         cluster = self.cluster
         return Birth(
             self.node_id, self.incarnation, self.ip, PORT, BUS_PORT, self.host_id, self.zone, self.clock.start,
-            Random(f"{cluster.seed}/node/{self.name}/{self.epoch}").randbytes, cluster.settings, cluster.mutants,
+            Random(f"{cluster.seed}/node/{self.name}/{self.epoch}").randbytes, self.settings(), cluster.mutants,
         )
+
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """A node knows how its disk is synced."""
+        policy = () if self.disk.policy == NONE else (("appendfsync", self.disk.policy),)
+        return *policy, *self.cluster.settings
 
     def crash(self, how: str) -> None:
         """The process ends without a word. What the disk keeps depends on how."""
@@ -214,6 +219,7 @@ class Host:
             self.disk.write(records, cluster.now, must_sync)
             if cluster.rewrites:
                 self.rewrite_some(node)
+            cluster.kind.make_room(node)
         frames = node.frames
         if frames:
             links = self.links

@@ -9,6 +9,7 @@ from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TO
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.decode import in_frame, in_record
 from holdfast.testing.sim.machine import Birth, Machine, Walking
+from holdfast.testing.sim.store import Shelf, every_job
 
 FLAG_MOVING = 16
 STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
@@ -26,6 +27,9 @@ class Real:
         )
         node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
+        node.overflow.least = node.overflow.body_min = 1
+        node.overflow.near = 0
+        node.overflow.begin(Shelf())
         if birth.mutants:
             node.set_mutants(birth.mutants)
         machine: Machine = node
@@ -46,6 +50,10 @@ class Real:
         machine.must_sync = False
         return must
 
+    def make_room(self, machine: Any) -> None:
+        if machine.overflow.is_due():
+            machine.overflow.step()
+
     def walk(self, machine: Any) -> Walking | None:
         machine.log_wall = 0
         walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
@@ -57,14 +65,14 @@ class Real:
     def look(self, machine: Any) -> dict[str, Copy]:
         view = {
             machine.id_text(job).decode(): Copy(state_of(job), int(job.retry), job.queue.name.decode("latin-1"))
-            for job in machine.all_jobs()
+            for job in every_job(machine)
         }
         for jid in machine.tombs:
             view.setdefault(jid.decode(), Copy(TOMBSTONE, 1, ""))
         return view
 
     def tell(self, machine: Any, job: str) -> str:
-        found = machine.find(job.encode())
+        found = next((each for each in every_job(machine) if machine.id_text(each) == job.encode()), None)
         if found is None:
             tomb = machine.tombs.get(job.encode())
             return "" if tomb is None else f"tombstone, holders {tomb.holders:b}"
@@ -75,6 +83,9 @@ class Real:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {jid.decode(): into.decode() for jid, into in machine.merged.items()}
 
     def mentions(self, data: bytes, job: str) -> bool:
         number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from time import monotonic, process_time
@@ -132,22 +132,26 @@ def chunks(seeds: Iterable[int], mutants: frozenset[str], twice: int, kind: Kind
 def swarm(
     seeds: Iterable[int], *, jobs: int = 1, minutes: float = 0, mutants: frozenset[str] = frozenset(),
     twice: int = 50, stop_at_first: bool = False, kind: Kind | None = None,
+    on_failure: Callable[[Result], None] = lambda _: None,
 ) -> Totals:
-    """Run the seeds. With `minutes` it stops when they are over, with `stop_at_first` at the first failure."""
+    """Run the seeds. With `minutes` it stops when they are over, with `stop_at_first` at the first failure.
+
+    A long run should not keep to itself what it has found: `on_failure` is told of each at once.
+    """
     totals = Totals()
     begin = monotonic()
     until = begin + minutes * 60 if minutes else float("inf")
     work = chunks(seeds, mutants, twice, kind)
     if jobs == 1:
         for each in work:
-            take(totals, chunk(each))
+            take(totals, chunk(each), on_failure)
             if monotonic() > until or (stop_at_first and totals.failures):
                 break
     else:
         with multiprocessing.get_context("fork").Pool(jobs) as pool:
             waiting = [pool.apply_async(chunk, (each,)) for each in islice(work, 2 * jobs)]
             while waiting:
-                take(totals, waiting.pop(0).get())
+                take(totals, waiting.pop(0).get(), on_failure)
                 if monotonic() > until or (stop_at_first and totals.failures):
                     break
                 waiting += [pool.apply_async(chunk, (each,)) for each in islice(work, 1)]
@@ -155,8 +159,10 @@ def swarm(
     return totals
 
 
-def take(totals: Totals, results: list[Result]) -> None:
+def take(totals: Totals, results: list[Result], on_failure: Callable[[Result], None]) -> None:
     for result in results:
         totals.add(result)
+        if result.violations or result.error:
+            on_failure(result)
         if result.sha256 == CHANGED:
             totals.changed.append(result.seed)

@@ -384,3 +384,45 @@ def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None
     sim.run_for(seconds=150)
     assert got == [], "a holder was not told of the ack"
     end_well(sim, job, deliveries=0)
+
+
+@catches("forgetful-holder-believed")
+def an_ack_reaches_a_copy_of_which_only_the_adder_knew(new: New) -> None:
+    """C is slow, so D is asked, too, and A dies before B has heard that. B, all alone, queues the job, and it is acked
+    there. Then B meets A and C again, who know nothing of it. D, which is away, does."""
+    sim = new(nodes="ABCD", seed=99)
+    slow = sim.hold("A", "C")
+    sim.begin_add(at="A", replicate=3, retry_s=2, holders="ABCD", timeout_ms=9_000)
+    sim.run_for(seconds=0.03)
+    late = sim.hold("A", "B")
+    sim.run_for(seconds=0.2)
+    sim.crash("A")
+    sim.cut("D")
+    alone = sim.cut("B")
+    job = sim.consume(at="B", timeout_ms=20_000)
+    assert set(sim.copies(job)) == {"B", "D"}
+    sim.ack(job, at="B")
+    for fault in (alone, slow, late):
+        sim.end_fault(fault)
+    sim.restart("A")
+    sim.run_for(seconds=10)
+    end_well(sim, job)
+
+
+@catches("lost-tail-trusted")
+def an_ack_reaches_a_copy_of_which_the_power_cut_left_no_trace(new: New) -> None:
+    """A gives the job to B, and tells C. A second later that would be on their disks, but the power fails before. B
+    is away when they are back, and the job is acked."""
+    for seed in range(4):
+        sim = new(nodes="ABC", seed=seed, faults=Faults(sync=EVERYSEC))
+        job = sim.add_job(at="A", replicate=2, retry_s=5, holders="AC")
+        sim.run_for(seconds=1.5)
+        assert sim.consume(at="B") == job
+        sim.crash("A", "power")
+        sim.crash("C", "power")
+        sim.cut("B")
+        sim.restart("AC")
+        sim.run_for(seconds=1)
+        sim.ack(job, at="C")
+        sim.run_for(seconds=10)
+        end_well(sim, job)
