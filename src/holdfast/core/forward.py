@@ -23,7 +23,7 @@ from holdfast.core.commands import options as words
 from holdfast.core.copies import read_more
 from holdfast.core.errors import CommandError
 from holdfast.core.job import ACKED, WAIT_REPL, Job
-from holdfast.core.limits import ADD_MANY_MAX, DURATION_S_MAX, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX, REPLICATE_MAX
+from holdfast.core.limits import ADD_MANY_MAX, DURATION_S_MAX, NEVER, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX, REPLICATE_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits, linked
 from holdfast.core.session import FOR_PEERS, Session, Slot
 from holdfast.wire import bus
@@ -44,7 +44,10 @@ RUN_MS: Final = 5000
 """How long a command that another node carries out may take."""
 
 RUN_WORDS_MAX: Final = 256
-RUNNABLE: Final = (b"NACK", b"WORKING", b"RELEASE", b"KEEPALIVE", b"PROGRESS", b"BATCH")
+RUNNABLE: Final = (b"NACK", b"WORKING", b"RELEASE", b"BATCH")
+"""None of these waits for anything. What is said under a token finds its own way (tokens.py)."""
+
+TOKEN: Final = b"TOKEN"
 
 # Flags of ADD.
 IS_MANY: Final = 1
@@ -249,7 +252,10 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
     add.hops = hops + 1
     add.prefix = prefix
     for _ in range(count):
-        add.seqs.append(int(reader.long()))
+        seq = reader.long()
+        if seq <= 0 or seq >= NEVER or (prefix == node.own.prefix and seq > node.seq):
+            raise BadFrame("an id that was never drawn")
+        add.seqs.append(int(seq))
         add.rnds.append(int(reader.long()))
         add.bodies.append(reader.name())
     return add
@@ -260,7 +266,7 @@ def on_add(node: Node, peer: Peer, reader: Reader) -> None:
     add = read_add(node, peer, reader)
     slot = keyed.slot_of(add)
     if home.is_open(node, slot):
-        if not is_known(node, add):
+        if not is_known(node, add) and not is_drawn_twice(node, add):
             keyed.perform(node, add)
         return
     owner = home.owner(node, slot)
@@ -273,6 +279,12 @@ def on_add(node: Node, peer: Peer, reader: Reader) -> None:
     assert isinstance(far, FarSlot)
     peer.out.append(bus.NOTHOME)
     bus.write_i64(peer.out, far.number)
+
+
+def is_drawn_twice(node: Node, add: Add) -> bool:
+    """No honest node makes two jobs of one number."""
+    origin = node.origin(add.prefix)
+    return any([origin.get(seq) is not None for seq in add.seqs])
 
 
 def is_known(node: Node, add: Add) -> bool:
@@ -362,8 +374,10 @@ def on_run(node: Node, peer: Peer, reader: Reader) -> None:
     number = reader.long()
     argv = [reader.name() for _ in range(reader.u16())]
     entry = node.entries.get(argv[0].upper()) if argv else None
-    if entry is None or entry.command.name not in RUNNABLE or len(argv) > RUN_WORDS_MAX:
+    if entry is None or entry.command.name not in RUNNABLE or len(argv) > RUN_WORDS_MAX or TOKEN in argv:
         raise BadFrame("a command that is not for others to carry out")
+    if len(argv) < -entry.command.arity or (entry.command.arity > 0 and len(argv) != entry.command.arity):
+        raise BadFrame("a command with too few words")
     out = node.out
     node.out = BytesWriter()
     session = Session(0, "", node.now, True)

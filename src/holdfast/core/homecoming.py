@@ -131,8 +131,8 @@ def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
     state = reader.u8()
     ms = reader.long()
     copy = replicate.read_copy(node, peer, reader)
-    if ms < 0 or ms >= NEVER or state > LEASED or copy.more is None:
-        raise BadFrame("a job that cannot come home")
+    if ms < 0 or ms >= NEVER or state > LEASED or copy.more is None or not (copy.more.group or copy.more.unique):
+        raise BadFrame("a job that has no home")
     peer.owes_ack = True
     if acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit):
         return
@@ -152,8 +152,6 @@ def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
             unique.hint(node, peer, job)
     elif not is_taken_from(node, peer, job, state, copy.nacks, copy.deliveries, copy.holders):
         return
-    if not home.is_keyed(job):
-        raise BadFrame("a job without a home")
     groups.learn_order(node, groups.order_of(job))
     requeue.stop_asking(node, job)
     job.flags &= ~MOVING
@@ -167,6 +165,8 @@ def is_taken_from(
     node: Node, peer: Peer, job: Job, state: i64, nacks: i64, deliveries: i64, holders: i64
 ) -> bool:
     """A job that we know comes home: whether what the peer says of it changes anything."""
+    if not home.is_keyed(job):
+        return False
     tombs.learn_holders(node, job, holders | peer.bit)
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)

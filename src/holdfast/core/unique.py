@@ -381,7 +381,7 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     ms = reader.long()
     key = reader.name()
-    if ms > WINDOW_MS_MAX or len(key) > KEY_MAX:
+    if ms > WINDOW_MS_MAX or len(key) > KEY_MAX or slot_of_key(key) < 0:
         raise BadFrame("a key that no job can have")
     load_key(node, key, jid, ms)
 

@@ -29,6 +29,7 @@ Marks, by the process `nemesis` or `watch`:
                before it is collected: losses up to here are made good
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
+    told       event job                                   a record of `node`'s own history
     merged     id into                                     two unique jobs, added on two sides of a cut, became one
     end
 """

@@ -23,6 +23,9 @@ class ModelKind:
     def walk(self, machine: Any) -> None:
         return None
 
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        return []
+
     def make_room(self, machine: Any) -> None:
         return None
 

@@ -86,6 +86,9 @@ class Kind(Protocol):
     def must_sync(self, machine: Any) -> bool:
         """Whether the records of this turn must be synced before its frames leave, whatever the policy."""
         ...
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        """What its history says of this turn: events and jobs; nothing if it has none."""
+        ...
     def make_room(self, machine: Any) -> None:
         """The end of a turn: what memory has no room for goes to disk (core/overflow.py)."""
         ...

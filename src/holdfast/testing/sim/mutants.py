@@ -97,6 +97,9 @@ MUTANTS: Final[dict[str, str]] = {
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
     "hops-unbounded": "a job may be moved on and on",
+    # -- history ----------------------------------------------------------------------------------------------
+    "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
+    "ack-untold": "nor one that is acknowledged",
     # -- 4, homes -------------------------------------------------------------------------------------------
     "home-by-sight": "a node takes over what belongs to one that it does not see, whatever others see",
     "takeover-grabs": "those who see the old home let another take over",

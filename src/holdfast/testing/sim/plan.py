@@ -150,6 +150,7 @@ def draw(seed: int) -> Plan:
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *draw_memory(Random(f"{seed}/memory/0"), is_tight),
+            *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
     )
 

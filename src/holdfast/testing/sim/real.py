@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.node import Node
 from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
-from holdfast.testing.sim.decode import in_frame, in_record
+from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
 from holdfast.testing.sim.store import Shelf, every_job
 
@@ -27,6 +27,7 @@ class Real:
         )
         node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
+        node.is_telling = node.config.is_on("history")
         node.overflow.least = node.overflow.body_min = 1
         node.overflow.near = 0
         node.overflow.begin(Shelf())
@@ -49,6 +50,11 @@ class Real:
         must: bool = machine.must_sync
         machine.must_sync = False
         return must
+
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        if not machine.is_telling:
+            return []
+        return [each for records, _ in machine.tale.take() for each in in_tale(records)]
 
     def make_room(self, machine: Any) -> None:
         if machine.overflow.is_due():
