@@ -225,7 +225,7 @@ def woke(node: Node, throttle: Throttle) -> bool:
     share = share_of(node, throttle)
     if share.granted > 0 and node.now >= share.granted_until:
         if node.broken("grants-renewed"):
-            share.granted_until = node.now + GRANT_MS
+            share.granted_until = node.now + 60 * GRANT_MS
         else:
             give_back(node, throttle, share)
     if is_home(node, throttle, share) and share.wanted:
@@ -265,7 +265,8 @@ def deal(node: Node, throttle: Throttle, share: Share) -> None:
         given: i64 = min(count, max(1, throttle.tokens(now) // (1 + len(share.wanted))), GRANT_MOST)
         for _ in range(given):
             throttle.take(now)
-        throttle.lent += given
+        if not node.broken("loans-not-counted"):
+            throttle.lent += given
         if index == ME:
             share.granted_until = node.now + GRANT_MS if share.granted == 0 else share.granted_until
             share.granted += given
@@ -294,7 +295,7 @@ def settle(node: Node, throttle: Throttle, share: Share, index: i64, count: i64,
             told = min(count, loan.count)
             count -= told
             loan.count -= told
-            throttle.lent -= told
+            throttle.lent = max(0, throttle.lent - told)
             if not is_spent:
                 for _ in range(told):
                     throttle.give_back(now)
@@ -311,7 +312,7 @@ def end_loans(node: Node, throttle: Throttle, share: Share) -> None:
     throttle.fill(now_ns(node))
     for loan in list(share.loans):
         if loan.until <= node.now:
-            throttle.lent -= loan.count
+            throttle.lent = max(0, throttle.lent - loan.count)
             share.loans.remove(loan)
 
 

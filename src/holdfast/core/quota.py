@@ -132,7 +132,7 @@ def is_home(node: Node, quota: Quota) -> bool:
 
 def room(node: Node, quota: Quota, count: i64) -> i64:
     """Whether so many more may be had here; WAIT if somebody was asked who may know."""
-    if len(node.peers) == 1:
+    if len(node.peers) == 1 or node.broken("total-by-sizes"):
         return YES if quota.used + count <= quota.most else NO
     if quota.used + count <= quota.level:
         return YES
@@ -206,7 +206,7 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
         row.number = number
     if row.number == 0:
         row.number = number  # a level that the last home gave
-    if number == row.number or node.broken("old-levels-believed"):
+    if number == row.number:
         row.level = level
         row.is_asked = False
     if need > 0:  # an answer to RECALL needs nothing, and takes nothing back that was asked before
@@ -250,8 +250,6 @@ def share_out(node: Node, quota: Quota, is_final: bool) -> None:
 
 
 def write_level(node: Node, peer: Peer, quota: Quota, row: Row, is_all: bool) -> None:
-    if quota.kind == JOBS and node.broken("level-not-numbered"):
-        row.number -= 1
     row.number += 1
     peer.out.append(bus.LEVELS)
     write_key(peer, quota)
