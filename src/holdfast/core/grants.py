@@ -37,6 +37,9 @@ GRANT_MS: Final = 1000
 SLACK_MS: Final = 1000
 """How much longer its home waits for word of it: frames take time."""
 
+NOT_HOME_MS: Final = 200
+"""Whoever asked one that is not the home looks for it again after this."""
+
 AGAIN_MS: Final = 5000
 """A home that has said nothing for so long is asked again."""
 
@@ -170,11 +173,11 @@ def ask(node: Node, throttle: Throttle, share: Share) -> None:
     owner = home.owner(node, share.slot)
     if owner == ME:
         takeover.want(node, share.slot)
-        node.alarms.set(throttle, node.now + 100)
+        node.alarms.set(throttle, node.now + NOT_HOME_MS)
         return
     peer = node.peers[owner]
     if not peer.is_linked:
-        node.alarms.set(throttle, node.now + 500)
+        node.alarms.set(throttle, node.now + NOT_HOME_MS)
         return
     count = appetite(throttle)
     if count > share.asked or share.asked_of != owner or node.now - share.asked_at >= AGAIN_MS:
@@ -196,7 +199,10 @@ def on_grant(node: Node, peer: Peer, reader: Reader) -> None:
         return  # its time is over by itself
     share = share_of(node, throttle)
     share.asked = max(0, share.asked - count)
-    if ms <= 0:
+    if count == 0:
+        share.asked = 0
+        node.alarms.set(throttle, node.now + NOT_HOME_MS)
+    if ms <= 0 or count == 0:
         return
     if share.granted > 0 and share.granted_by != peer.index:
         give_back(node, throttle, share)
@@ -244,7 +250,11 @@ def on_want(node: Node, peer: Peer, reader: Reader) -> None:
         return
     share = share_of(node, throttle)
     if not is_home(node, throttle, share):
-        return  # it asks again, whoever is the home then
+        if home.owner(node, share.slot) == ME:
+            takeover.want(node, share.slot)
+        tell(node, throttle, peer.index, bus.GRANT, 0)  # it asks again in a moment, whoever is the home then
+        bus.write_u32(peer.out, 0)
+        return
     if count == 0:
         share.wanted.pop(int(peer.index), None)
     else:

@@ -46,7 +46,7 @@ def has_place(node: Node, throttle: Throttle) -> bool:
     if len(node.peers) == 1:
         return throttle.has_room()
     found = bounds.quota_of(node, throttle)
-    return found.used < found.level or (quota.is_home(node, found) and quota.left(found) > 0)
+    return found.used < found.level or (quota.is_home(node, found) and quota.left(node, found) > 0)
 
 
 def of_rate(node: Node, throttle: Throttle, what: bytes) -> list[Reason]:

@@ -309,6 +309,8 @@ class Node:
         if session.blocked == FOR_COPIES:
             replicate.abort_all(self, session)
         waiting.unblock(self, session)
+        if self.domains.has_places:
+            rules.session_gone(self, session)
         session.is_closing = True
         session.settle()
         session.handle = None

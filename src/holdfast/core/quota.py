@@ -46,6 +46,12 @@ ANSWER_MS: Final = 500
 FULL_MS: Final = 50
 """After the home said that nothing is left it is not asked again for so long: a full queue must refuse cheaply."""
 
+NEED_MS: Final = 2000
+"""Whoever has not said for so long that it needs more does not any more; those who do repeat it."""
+
+AWAY_MS: Final = 30_000
+"""After so long the jobs that a node had out when it was last heard are no longer counted as out."""
+
 SILENCES_MAX: Final = 6
 """Then an ADDJOB is told that nobody can say: three seconds."""
 
@@ -59,6 +65,8 @@ class Row:
         self.level: i64 = 0
         self.number: i64 = 0  # of the last word sent to it
         self.need: i64 = 0  # more that it could use
+        self.need_at: i64 = 0  # when it said so
+        self.away_since: i64 = NEVER
         self.is_asked: bool = False  # to say what it does not use
         self.is_tried: bool = False  # the others were asked on its behalf
 
@@ -144,7 +152,7 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
         return NO_HOME
     if is_home(node, quota):
         quota.silences = 0
-        spare = left(quota)
+        spare = left(node, quota)
         if spare >= missing:
             quota.level += missing
             return YES
@@ -164,11 +172,12 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
     return WAIT
 
 
-def left(quota: Quota) -> i64:
-    """What is not lent."""
+def left(node: Node, quota: Quota) -> i64:
+    """What is not lent. Places of jobs that are out are given to others when a node has been away for a while."""
     lent: i64 = quota.level
     for row in quota.rows.values():
-        lent += row.level
+        if quota.kind == JOBS or node.now < row.away_since or node.now - row.away_since < AWAY_MS:
+            lent += row.level
     return max(0, quota.most - lent)
 
 
@@ -198,6 +207,8 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
     if not 0 <= level <= LEVEL_MAX or not 0 <= need <= LEVEL_MAX:
         raise BadFrame("a level that nobody can have")
     if not is_home(node, quota):
+        if home.owner(node, quota.slot) == ME:
+            takeover.want(node, quota.slot)  # they think that we should be; they ask again
         return
     row = quota.rows.get(int(peer.index))
     if row is None:
@@ -208,22 +219,26 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
         row.number = number  # a level that the last home gave
     if number == row.number:
         row.level = level
+        row.away_since = NEVER
         row.is_asked = False
     if need > 0:  # an answer to RECALL needs nothing, and takes nothing back that was asked before
         row.need = need
+        row.need_at = node.now
+        if not any([each.is_asked for each in quota.rows.values()]):
+            row.is_tried = False
     share_out(node, quota, False)
-    if quota.kind != JOBS or left(quota) > 0:
+    if quota.kind != JOBS or left(node, quota) > 0:
         release(node, quota)
 
 
 def share_out(node: Node, quota: Quota, is_final: bool) -> None:
     """Give those who need more what is left; where nothing is, the others are asked. `is_final`: they were."""
-    spare = left(quota)
+    spare = left(node, quota)
     for index, row in quota.rows.items():
         if row.need == 0:
             continue
         peer = node.peers[index]
-        if not peer.is_linked:
+        if not peer.is_linked or node.now - row.need_at > NEED_MS:
             row.need = 0
             continue
         if spare > 0:
@@ -344,6 +359,17 @@ def postpone(node: Node, quota: Quota, session: Session) -> None:
         waiting.block(node, session, FOR_QUOTA)
 
 
+def link_up(node: Node, peer: Peer) -> None:
+    """What we said last may be lost with the last link, or the peer may have lost all: it says anew what it has."""
+    for quota in node.quotas.values():
+        row = quota.rows.get(int(peer.index))
+        if row is not None:
+            row.number = 0
+            row.is_asked = True
+            write_recall(peer, quota)
+            node.alarms.at_latest(quota, node.now + ANSWER_MS)
+
+
 def link_down(node: Node, peer: Peer) -> None:
     """What it had it keeps; nothing is to be had from it now."""
     for quota in node.quotas.values():
@@ -351,6 +377,7 @@ def link_down(node: Node, peer: Peer) -> None:
         if row is not None:
             row.is_asked = False
             row.need = 0
+            row.away_since = node.now
 
 
 def write_key(peer: Peer, quota: Quota) -> None:

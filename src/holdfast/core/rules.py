@@ -26,7 +26,19 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import bounds, domains, federate, grants, records, tenants, waiting
-from holdfast.core.job import ACTIVE, AWAY, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core.job import (
+    ACTIVE,
+    AWAY,
+    BACKING_OFF,
+    BINNED,
+    COUNTED,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED_BEFORE,
+    SPECIAL,
+    Job,
+)
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -37,6 +49,7 @@ from holdfast.wire.bus import Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
     from holdfast.core.queue import Queue
+    from holdfast.core.session import Session
 
 STRIDE: Final = 1 << 32
 """Virtual time of a hand-out to a tenant of weight one."""
@@ -400,6 +413,8 @@ def hand_over(node: Node, job: Job) -> bool:
     found = throttles(node, job)
     if any([throttle.most > 0 and not bounds.has_room(node, throttle) for throttle in found]):
         return False
+    if job.flags & AWAY and node.overflow.bring(job) is None:
+        return False
     for throttle in found:
         goes_out(node, throttle)
         job.flags |= COUNTED
@@ -432,9 +447,9 @@ def opened(node: Node, throttle: Throttle) -> None:
     """The time has come for a throttle that was closed, or a place is free: whoever waits may be served."""
     if throttle.interval != 0 and len(node.peers) > 1:
         grants.woke(node, throttle)
-    if not is_open(node, throttle):
-        return
     queue = throttle.queue
+    if (throttle.waiting if queue is None else queue.size) == 0 or not is_open(node, throttle):
+        return  # nobody is asked for a token that nothing here could use
     if queue is not None:
         serve(node, queue)
         return
@@ -464,8 +479,16 @@ def is_out(node: Node, job: Job) -> bool:
     """Handed out here, and not ended as far as we know."""
     return (
         job.state == ACTIVE and job.responsible == ME and job.flags & HANDED_OUT != 0
-        and job.flags & (MOVING | IN_DOUBT) == 0 and (job.qtime != 0 or job.retry == 0)
+        and job.flags & (MOVING | IN_DOUBT | BACKING_OFF) == 0
+        and (job.qtime != 0 if job.retry > 0 else int(job.taker) in node.sessions)
     )
+
+
+def session_gone(node: Node, session: Session) -> None:
+    """At-most-once jobs have no lease that ends: they are out until they are acknowledged or their consumer is gone."""
+    for job in node.spent:
+        if job.flags & COUNTED and job.taker == session.number:
+            let_go(node, job)
 
 
 # -- after a restart -------------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     membership.link_up(node, peer)
     registers.link_up(node, peer)
     cron.link_up(node, peer)
+    quota.link_up(node, peer)
     acks.link_up(node, peer)
     fate.link_up(node, peer)
     requeue.link_up(node, peer)

@@ -144,6 +144,7 @@ class Domains:
     def __init__(self) -> None:
         self.table: dict[bytes, Throttle] = {}
         self.sweep_above: i64 = DOMAINS_SWEEP
+        self.has_places: bool = False  # a concurrency was set for something, at some time
 
 
 def now_ns(node: Node) -> i64:

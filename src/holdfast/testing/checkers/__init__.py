@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from holdfast.testing.checkers import acks, counters, honest, keys, leases, loss, once, pause, times, told
+from holdfast.testing.checkers import acks, counters, honest, keys, leases, limits, loss, once, pause, times, told
 from holdfast.testing.checkers.facts import Facts, Violation
 from holdfast.testing.history import WATCH, History
 
@@ -48,6 +48,8 @@ CHECKERS: Final[list[Checker]] = [
     keys.unique_is_kept,
     keys.groups_are_kept,
     keys.one_at_a_time,
+    limits.rates_hold,
+    limits.schedules_are_kept,
     seen,
 ]
 

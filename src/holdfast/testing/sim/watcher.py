@@ -32,6 +32,10 @@ COLLECT_MS: Final = 30_000
 """An ack that is older than this, in a cluster healed as long ago, should be gone."""
 
 
+CLOCKS_APART_MS: Final = 15_000
+"""Nodes whose clocks differ by more do not take over each other's settings (core/doubt.py)."""
+
+
 class Watcher:
     def __init__(self, cluster: World) -> None:
         self.cluster = cluster
@@ -117,6 +121,11 @@ class Watcher:
         healed = max((op.t for op in cluster.history.ops if op.f == "heal"), default=None)
         if healed is None or cluster.now - healed < COLLECT_MS:
             return
+        up = {name: host for name, host in cluster.hosts.items() if host.node is not None}
+        digests = {name: cluster.kind.digest(host.node) for name, host in up.items()}
+        walls = [host.clock.wall(cluster.now) for host in up.values()]
+        if len(set(digests.values())) > 1 and max(walls) - min(walls) <= CLOCKS_APART_MS:
+            self.tell("settings", "settings-differ", "", f"the nodes do not agree on what is set: {digests}")
         old = [id for id in self.acked() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
         for id, name, state in uncollected(old, cluster.views()):
             self.tell("I6", "uncollected", id, f"{state} at {name}, acked at {self.acks[id]}")
