@@ -128,7 +128,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
             (bus.REPL, b"\x00" + copy), (bus.GOTJOB, jid + b"\x00"), (bus.REFUSED, jid), (bus.ENQUEUE, jid),
             (bus.HOLDERS, jid + b"\x00" + mask),
-            (bus.WILLQUEUE, jid + mask), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
+            (bus.WILLQUEUE, jid + mask + b"\x01"), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
             (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
             (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
             (bus.DELJOB, jid + b"\x01" + mask),
@@ -160,6 +160,11 @@ def made_frames(job_id: bytes) -> list[bytes]:
              + name(group) + name(b"q") + name(b"DIeeeeeeee") + struct.pack("<Iqq", 1, 77, 78) + name(b"body")),
             (bus.ADDED, number + name(b"+OK\r\n")), (bus.NOTHOME, number),
             (bus.RUN, number + struct.pack("<H", 2) + name(b"NACK") + name(jid)), (bus.RAN, number + name(b":1\r\n")),
+            (bus.BATCHBIT, jid + struct.pack("<IB", 3, 1) + name(b"batch")), (bus.BATCHGOT, jid),
+            (bus.BATCHSTATE, name(
+                name(b"batch") + struct.pack("<qBq", 4, 0, 0) + name(jid) + struct.pack("<H", 2) + name(b"q")
+                + name(b"body") + name(b"\x05") + struct.pack("<IIB", 1, 0, 1)
+            )),
             (bus.LEND, number + name(b"aaaaaaaa.1.1") + in_group), (bus.RETURNED, number),
             (bus.BORROWED, number + struct.pack("<q", 5000) + name(b"worker") + name(b"10.0.0.1:1")),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core import (
+    batches,
     census,
     doubt,
     fate,
@@ -37,6 +38,7 @@ def beat(node: Node) -> None:
     fate.beat(node)
     heal.beat(node)
     takeover.beat(node)
+    batches.beat(node)
     remote.beat(node)
     if node.doubted:
         doubt.settle(node)

@@ -48,6 +48,7 @@ RUNNABLE: Final = (b"NACK", b"WORKING", b"RELEASE", b"BATCH")
 """None of these waits for anything. What is said under a token finds its own way (tokens.py)."""
 
 TOKEN: Final = b"TOKEN"
+TRY_AGAIN: Final = b"-TRYAGAIN"
 
 # Flags of ADD.
 IS_MANY: Final = 1
@@ -65,11 +66,13 @@ class FarSlot(Slot):
 
 
 class Running:
-    """A command that another node carries out."""
+    """A command that the home of a slot carries out."""
 
-    def __init__(self, session: Session | None, peer: i64, until: i64) -> None:
-        self.session: Session | None = session
-        self.peer: i64 = peer
+    def __init__(self, session: Session, slot: i64, argv: list[bytes], until: i64) -> None:
+        self.session: Session = session
+        self.slot: i64 = slot
+        self.argv: list[bytes] = argv
+        self.peer: i64 = keyed.NO_TARGET  # whom it was sent to
         self.until: i64 = until
 
 
@@ -154,9 +157,14 @@ def look(node: Node) -> None:
         else:
             route(node, add)
     for number, running in list(forwards.runs.items()):
-        if node.now >= running.until:
+        if running.session.is_closing:
             del forwards.runs[number]
-            tell(node, running, b"-%b\r\n" % errors.NO_ANSWER)
+        elif node.now >= running.until:
+            del forwards.runs[number]
+            was_asked = running.peer != keyed.NO_TARGET
+            tell(node, running, b"-%b\r\n" % (errors.NO_ANSWER if was_asked else errors.NOT_HOME))
+        elif running.peer == keyed.NO_TARGET:
+            route_run(node, number, running)
     if forwards.adds or forwards.runs:
         node.alarms.set(forwards, node.now + AGAIN_MS)
 
@@ -172,9 +180,10 @@ def give_up(node: Node, add: Add) -> None:
 
 
 def link_down(node: Node, peer: Peer) -> None:
-    for running in list(node.forwards.runs.values()):
+    """What it was asked to do it may have done or not; doing it again is no harm for what is asked like that."""
+    for running in node.forwards.runs.values():
         if running.peer == peer.index:
-            running.until = node.now
+            running.peer = keyed.NO_TARGET
 
 
 def link_up(node: Node, peer: Peer) -> None:
@@ -353,21 +362,55 @@ def on_nothome(node: Node, peer: Peer, reader: Reader) -> None:
 # -- other commands -----------------------------------------------------------------------------------------------
 
 
-def run(node: Node, session: Session | None, peer: Peer, argv: list[bytes]) -> None:
-    """Have a peer carry out a command; its reply is the session's."""
+def run_at_home(node: Node, session: Session, slot: i64, argv: list[bytes]) -> None:
+    """Have the home of a slot carry out a command; its reply is the session's."""
     forwards = node.forwards
     forwards.count += 1
-    number = forwards.count
-    if session is not None:
-        forwards.runs[int(number)] = Running(session, peer.index, node.now + RUN_MS)
-        waiting.block(node, session, FOR_PEERS)
-        node.alarms.at_latest(forwards, node.now + RUN_MS)
+    running = Running(session, slot, argv, node.now + RUN_MS)
+    forwards.runs[int(forwards.count)] = running
+    waiting.block(node, session, FOR_PEERS)
+    route_run(node, int(forwards.count), running)
+    node.alarms.at_latest(forwards, node.now + AGAIN_MS)
+
+
+def route_run(node: Node, number: int, running: Running) -> None:
+    owner = home.owner(node, running.slot)
+    if owner == ME:
+        takeover.want(node, running.slot)
+        if home.is_open(node, running.slot):
+            del node.forwards.runs[number]
+            tell(node, running, carry_out(node, running.argv))
+    elif node.peers[owner].is_linked:
+        running.peer = owner
+        write_run(node.peers[owner], number, running.argv)
+
+
+def pass_on(node: Node, peer: Peer, argv: list[bytes]) -> None:
+    """Have a peer carry out a command; what comes of it nobody here waits for."""
+    node.forwards.count += 1
+    write_run(peer, node.forwards.count, argv)
+
+
+def write_run(peer: Peer, number: i64, argv: list[bytes]) -> None:
     out = peer.out
     out.append(bus.RUN)
     bus.write_i64(out, number)
     bus.write_u16(out, len(argv))
     for word in argv:
         bus.write_name(out, word)
+
+
+def carry_out(node: Node, argv: list[bytes]) -> bytes:
+    """The reply to a command that waits for nothing."""
+    out = node.out
+    node.out = BytesWriter()
+    try:
+        node.entries[argv[0].upper()].command.run(node, Session(0, "", node.now, True), argv)
+        return node.out.getvalue()
+    except CommandError as error:
+        return b"-%b\r\n" % error.text
+    finally:
+        node.out = out
 
 
 def on_run(node: Node, peer: Peer, reader: Reader) -> None:
@@ -378,16 +421,7 @@ def on_run(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a command that is not for others to carry out")
     if len(argv) < -entry.command.arity or (entry.command.arity > 0 and len(argv) != entry.command.arity):
         raise BadFrame("a command with too few words")
-    out = node.out
-    node.out = BytesWriter()
-    session = Session(0, "", node.now, True)
-    try:
-        entry.command.run(node, session, argv)
-        reply = node.out.getvalue()
-    except CommandError as error:
-        reply = b"-%b\r\n" % error.text
-    finally:
-        node.out = out
+    reply = carry_out(node, argv)
     peer.out.append(bus.RAN)
     bus.write_i64(peer.out, number)
     bus.write_name(peer.out, reply)
@@ -396,12 +430,16 @@ def on_run(node: Node, peer: Peer, reader: Reader) -> None:
 def on_ran(node: Node, peer: Peer, reader: Reader) -> None:
     number = int(reader.long())
     reply = reader.name()
-    running = node.forwards.runs.pop(number, None)
-    if running is not None and running.peer == peer.index:
-        tell(node, running, reply)
+    running = node.forwards.runs.get(number)
+    if running is None or running.peer != peer.index:
+        return
+    if reply.startswith(TRY_AGAIN):
+        running.peer = keyed.NO_TARGET
+        return
+    del node.forwards.runs[number]
+    tell(node, running, reply)
 
 
 def tell(node: Node, running: Running, reply: bytes) -> None:
-    session = running.session
-    if session is not None and not session.is_closing:
-        node.answer(session, reply)
+    if not running.session.is_closing:
+        node.answer(running.session, reply)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, groups, home, unique
+from holdfast.core import acks, batches, groups, home, unique
 from holdfast.core.job import ACTIVE, Job
 
 if TYPE_CHECKING:
@@ -83,11 +83,18 @@ def waits(node: Node, job: Job) -> None:
 def died(node: Node, job: Job) -> None:
     """Nobody waits for a dead job, and its keys are free."""
     ended(node, job, -1)
+    more = job.more
+    if more is not None and more.batch:
+        batches.died(node, job)
 
 
 def leaves(node: Node, job: Job) -> None:
     """It goes to another queue: there it has other keys."""
-    ended(node, job, acks.FLUSHED)
+    more = job.more
+    if more is not None and more.group:
+        groups.leave(node, job)
+    if more is not None and more.unique:
+        unique.ended(node, job, acks.FLUSHED)
 
 
 def ended(node: Node, job: Job, why: i64) -> None:
@@ -99,3 +106,5 @@ def ended(node: Node, job: Job, why: i64) -> None:
         groups.leave(node, job)
     if more.unique:
         unique.ended(node, job, why)
+    if more.batch and why >= 0:
+        batches.ended(node, job, why)

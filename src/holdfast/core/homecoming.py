@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, groups, home, memory, records, replicate, requeue, tombs, unique
+from holdfast.core import acks, batches, fate, groups, home, memory, records, replicate, requeue, tombs, unique
 from holdfast.core.copies import register
 from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import GROUP_BYTES, NEVER
@@ -111,9 +111,15 @@ def give_all(node: Node, peer: Peer, slots: set[int]) -> None:
             acks.answer_ended(node, peer, job)
         elif job.retry > 0 and (job.state == ACTIVE or job.state == QUEUED):
             home.write_homed(node, peer, job, requeue.is_leased(node, job))
+    give_counts(node, peer, slots)
+
+
+def give_counts(node: Node, peer: Peer, slots: set[int]) -> None:
+    """What is known of slots beside their jobs."""
     for key, taken in node.taken.items():
         if taken.job is None and int(unique.slot_of_key(key)) in slots:
             unique.write_taken(node, peer, key, taken)
+    batches.give_all(node, peer, slots)
 
 
 def give_up(node: Node, peer: Peer, slots: set[int]) -> None:
@@ -121,9 +127,7 @@ def give_up(node: Node, peer: Peer, slots: set[int]) -> None:
     for job in node.all_jobs():
         if home.is_keyed(job) and int(home.slot_of_job(job)) in slots and job.state == ACTIVE:
             home.give(node, peer, job)
-    for key, taken in node.taken.items():
-        if taken.job is None and int(unique.slot_of_key(key)) in slots:
-            unique.write_taken(node, peer, key, taken)
+    give_counts(node, peer, slots)
 
 
 def on_homed(node: Node, peer: Peer, reader: Reader) -> None:

@@ -15,8 +15,9 @@ from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
 from holdfast.core import bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
+from holdfast.core.commands import options as words
 from holdfast.core.errors import BadRequest, CommandError
-from holdfast.core.ids import ttl_minutes, write_id
+from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
 from holdfast.core.job import ACTIVE, SPECIAL, Job
 from holdfast.core.queue import Queue
 from holdfast.core.session import FOR_COPIES, Session, Slot
@@ -110,6 +111,36 @@ def try_here(node: Node, add: Add) -> None:
     assert more is not None
     if more.unique and unique.meet(node, add):
         return
+    carry_out(node, add)
+
+
+def add_anywhere(node: Node, add: Add) -> None:
+    """A job that the node itself makes, with keys or without: here, or at its home."""
+    if is_keyed(add.options):
+        perform(node, add)
+    else:
+        carry_out(node, add)
+
+
+def with_id(node: Node, queue: bytes, body: bytes, options: AddOptions, jid: bytes) -> Add:
+    add = Add(None, queue, [body], False, options, node.now, 0)
+    add.prefix = jid[:10]
+    add.seqs.append(int(id_seq(jid)))
+    add.rnds.append(int(id_random(jid)))
+    return add
+
+
+def write_new_id(out: BytesWriter, prefix: bytes, seq: i64, rnd: i64, options: AddOptions) -> None:
+    """The id of a job with these options, before it is made."""
+    retry = options.retry if options.retry >= 0 else words.default_retry(options.ttl)
+    write_id(out, prefix, seq, rnd, ttl_minutes(options.ttl, retry))
+
+
+def carry_out(node: Node, add: Add) -> None:
+    """Make it here: nothing is against it."""
+    options = add.options
+    more = options.more
+    assert more is not None
     options.replicate, options.sync, options.is_default = add.replicate, add.sync, False
     options.settle_copies(node)
     options.is_external = False  # its copy is at its home

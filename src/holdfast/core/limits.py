@@ -80,6 +80,18 @@ BACKOFF_MOST_S: Final = 3600
 BATCH_MAX: Final = 1_000_000
 """Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
 
+BATCHES_MAX: Final = 100_000
+"""Batches that a node counts for: the bits of a hundred thousand small ones are some tens of megabytes."""
+
+BATCH_BYTES: Final = 600
+"""A batch: the object, its bits where they are few, its causes and its places in the tables."""
+
+BATCH_IDLE_MS: Final = 7 * 86_400_000
+"""A batch of which nothing is heard for a week is given up: whoever was to close it, or its jobs, are gone."""
+
+BATCH_KEPT_MS: Final = 3_600_000
+"""A complete batch can be asked about for an hour."""
+
 TRIES_KEPT: Final = 10
 """Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
 

@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     bounds,
     chores,
     dispatch,
@@ -56,10 +57,12 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    tombs,
     users,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
+from holdfast.core.batches import Batches
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.cron import Entry as CronEntry
@@ -205,6 +208,7 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.batches: Batches = Batches()
         self.takeovers: Takeovers = Takeovers()
         self.forwards: Forwards = Forwards()
         self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
@@ -700,6 +704,9 @@ class Node:
             if job.state == GONE:
                 return
         history.expired(self, job)
+        if job.flags & SPECIAL and job.state != ACKED and batches.must_tell(self, job, acks.EXPIRED):
+            acks.end(self, job, acks.EXPIRED)
+            return
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -739,7 +746,10 @@ class Node:
             job.queue.acked += 1
         if job.flags & WATCHED:
             results.tell_end(self, job, results.word_of(why))
-        if job.holders == 1 and job.task is None and not job.flags & UNSURE:
+        is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)
+        if job.holders == 1 and job.task is None and not job.flags & UNSURE and is_told:
+            if job.origin is not self.own:  # its maker may ask for it once more, not having heard that we took it
+                tombs.bury(self, self.id_text(job), why, 1, tombs.soon(self))
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)

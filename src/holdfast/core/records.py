@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from holdfast.core import batches
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
+from holdfast.core.job import ACK_ONLY, BACKING_OFF, DEAD, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
+    from holdfast.core.batches import Batch
     from holdfast.core.node import Node
 
 NODE: Final = 1
@@ -56,6 +58,8 @@ RESULT: Final = 32
 KEY: Final = 40
 SLOTS: Final = 41
 MERGED: Final = 42
+BATCH: Final = 43
+BATCH_BIT: Final = 44
 REGISTER: Final = 60
 THROTTLE: Final = 61
 RAN: Final = 62
@@ -319,7 +323,7 @@ def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
 
 def fate(node: Node, job: Job) -> None:
     """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
-    if not node.is_recording:
+    if not node.is_recording or (job.state == DEAD and node.broken("death-not-kept")):
         return
     out = begin(node, FATE)
     write_name(out, job)
@@ -443,6 +447,26 @@ def slots(node: Node, slots: list[int]) -> None:
         bus.write_u16(out, slot)
         bus.write_u32(out, homes.epochs[slot])
         bus.write_i8(out, homes.owners[slot])
+    end(node)
+
+
+def batch(node: Node, batch: Batch, is_gone: bool) -> None:
+    """A batch as it stands, or that there is none any more."""
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH)
+    bus.write_i8(out, 1 if is_gone else 0)
+    bus.write_name(out, batch.name if is_gone else batches.state(batch, node.now))
+    end(node)
+
+
+def batch_bit(node: Node, name: bytes, index: i64, cause: i64) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH_BIT)
+    bus.write_u32(out, index)
+    bus.write_i8(out, cause)
+    bus.write_name(out, name)
     end(node)
 
 

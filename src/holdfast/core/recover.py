@@ -8,6 +8,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     cron,
     doubt,
     fate,
@@ -53,6 +54,8 @@ from holdfast.core.records import (
     ADD,
     ADD_FIXED,
     BACK,
+    BATCH,
+    BATCH_BIT,
     CLOCK,
     COUNTS,
     CUT,
@@ -173,6 +176,12 @@ class Loading:
             cron.load_ran(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
+        elif kind == BATCH:
+            self.load_batch(reader, passed)
+        elif kind == BATCH_BIT:
+            index = reader.u32()
+            cause = reader.u8()
+            batches.set_bit(self.node, reader.name(), index, cause)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -476,12 +485,22 @@ class Loading:
         lease = Lease(start, number, worker, reader.name(), since, max(0, left))
         lease.is_cancelled = is_cancelled
         leases.forget(node, job)
-        leases.give(node, job, lease)
+        if not node.broken("lease-token-forgotten"):
+            leases.give(node, job, lease)
         job.flags &= ~BACKING_OFF
         job.flags |= HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
+
+    def load_batch(self, reader: Reader, passed: i64) -> None:
+        is_gone = reader.u8() != 0
+        data = reader.name()
+        known = self.node.batches.by_name.get(data) if is_gone else None
+        if known is not None:
+            batches.drop(self.node, known)
+        elif not is_gone:
+            batches.unite(self.node, data, passed)
 
     def load_slots(self, reader: Reader) -> None:
         """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
@@ -517,6 +536,7 @@ class Loading:
         rules.count_all(node)
         if home.is_alone(node):
             takeover.claim_all(node)
+        batches.recount(node)
         jobs = node.all_jobs()
         self.distrust(jobs)
         for job in jobs:

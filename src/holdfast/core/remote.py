@@ -165,7 +165,7 @@ def pass_on(node: Node, jid: bytes, argv: list[bytes]) -> bool:
     peer = node.peers[borrowed.home]
     if not peer.is_linked:
         return False
-    forward.run(node, None, peer, argv)
+    forward.pass_on(node, peer, argv)
     return True
 
 

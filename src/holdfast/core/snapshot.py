@@ -91,6 +91,8 @@ class Walk:
             known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
             if known:
                 records.slots(node, known)
+            for batch in node.batches.by_name.values():
+                records.batch(node, batch, False)
             for jid, into in node.merged.items():
                 records.merged(node, jid, into)
             registers.write_all(node)

@@ -8,6 +8,7 @@ from librt.strings import BytesWriter
 
 from holdfast.core import (
     acks,
+    batches,
     cancel,
     change,
     cron,
@@ -92,6 +93,9 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.NOTHOME: forward.on_nothome,
     bus.RUN: forward.on_run,
     bus.RAN: forward.on_ran,
+    bus.BATCHBIT: batches.on_bit,
+    bus.BATCHGOT: batches.on_got,
+    bus.BATCHSTATE: batches.on_state,
     bus.LEND: remote.on_lend,
     bus.BORROWED: remote.on_borrowed,
     bus.RETURNED: remote.on_returned,

@@ -51,7 +51,7 @@ REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
 HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
-WILLQUEUE: Final = 20  # id, holders mask
+WILLQUEUE: Final = 20  # id, holders mask, claims u8
 STATE: Final = 21  # id, state u8, ms i64
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64
@@ -110,6 +110,11 @@ RAN: Final = 114  # number i64, reply
 LEND: Final = 120  # number i64, token, job
 BORROWED: Final = 121  # number i64, lease ms i64, worker, address
 RETURNED: Final = 122  # number i64
+
+# Batches (core/batches.py).
+BATCHBIT: Final = 130  # id, index u32, cause u8, name
+BATCHGOT: Final = 131  # id
+BATCHSTATE: Final = 132  # everything known of a batch
 
 
 class BadFrame(Exception):

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from holdfast.core import (
     acks,
+    batches,
     errors,
     federate,
     history,
@@ -296,6 +297,7 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
             if not replicate.abandon(node, job):
                 history.deleted(node, job, b"deleted")
                 results.tell_end(node, job, results.DELETED)
+                batches.tell_once(node, job, acks.DELETED)
                 acks.forget(node, job)
             count += 1
     write_int(node.out, count)

@@ -46,6 +46,8 @@ class Add:
     domain: str = ""
     tenant: str = ""
     pipe: int = 0
+    attempts: int = 0  # 0: any number
+    backoff_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class Habits:
     lose_reply: float = 0.01  # the connection breaks just when the reply comes
     impatient: float = 0.1  # goes away while it waits
     work_ms: int = 700  # an ack takes up to this long
+    release: float = 0.0  # gives back without blame
+    reject: float = 0.0  # makes it dead
+    keepalive: float = 0.0  # asks for more time, and acks later; like the next two only where it has a token
+    result: float = 0.0  # of acks: with a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class Consumer:
     timeout_ms: int = 2_000
     think_ms: int = 500
     with_counters: bool = True
+    with_meta: bool = False  # asks for tokens, and uses them
+    lease_ms: int = 0  # asks for a time of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +146,13 @@ def draw(seed: int) -> Plan:
     is_tight = dice.random() < 0.05  # little memory and large bodies
     keys = Random(f"{seed}/keys/0")
     has_keys = keys.random() < 0.4
+    is_rich = Random(f"{seed}/rich/0").random() < 0.5  # tokens, failures, results
     faults = faults_of.draw(seed, names, FAULT_MS, losses_max=2)
     if has_keys and keys.random() < 0.25:
         faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
     adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
+    adds = tuple(draw_keys(keys, add) for add in adds) if has_keys else adds
+    consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
     limits = Random(f"{seed}/limits/0")
     rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
     if rules:
@@ -153,12 +164,14 @@ def draw(seed: int) -> Plan:
         seed=seed,
         names=names,
         faults=faults,
-        adds=tuple(draw_keys(keys, add) for add in adds) if has_keys else adds,
+        adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
         drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
         rules=rules,
-        habits=draw_habits(Random(f"{seed}/habits/0")),
-        consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
-        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
+        habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
+        consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
+        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names) + draw_fates(
+            Random(f"{seed}/fates/0"), is_rich, queues, names
+        ),
         settings=(
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
@@ -249,6 +262,48 @@ def draw_habits(dice: Random) -> Habits:
         lose_reply=dice.choice([0.0, 0.02]),
         impatient=dice.choice([0.0, 0.1, 0.3]),
         work_ms=dice.choice([20, 300, 900]),
+    )
+
+
+def with_rules(dice: Random, is_rich: bool, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+    """Some jobs have a bound on failures, or wait after one."""
+    if not is_rich:
+        return adds
+    return tuple(
+        replace(add, attempts=dice.choice([0, 0, 1, 2, 3]), backoff_s=dice.choice([0, 0, 1, 2])) if add.retry_s else add
+        for add in adds
+    )
+
+
+def with_tokens(dice: Random, is_rich: bool, habits: Habits) -> Habits:
+    if not is_rich:
+        return habits
+    return replace(
+        habits, release=dice.choice([0.0, 0.05, 0.1]), reject=dice.choice([0.0, 0.0, 0.05]),
+        keepalive=dice.choice([0.0, 0.1, 0.2]), result=dice.choice([0.0, 0.3, 0.8]),
+    )
+
+
+def with_leases(dice: Random, is_rich: bool, consumers: tuple[Consumer, ...]) -> tuple[Consumer, ...]:
+    if not is_rich:
+        return consumers
+    return tuple(
+        replace(each, with_meta=dice.random() < 0.7, lease_ms=dice.choice([0, 0, 500, 1_500, 6_000]))
+        for each in consumers
+    )
+
+
+FATES: Final = ("retry", "bury", "call-off", "wait", "wait", "explain", "priority", "list-dead", "keep-strange")
+
+
+def draw_fates(dice: Random, is_rich: bool, queues: list[str], names: str) -> tuple[Errand, ...]:
+    """Errands about what becomes of jobs; their numbers follow those of the others."""
+    if not is_rich:
+        return ()
+    return tuple(
+        Errand(100 + number, dice.randrange(FAULT_MS), dice.choice(FATES), dice.choice(names), dice.choice(queues),
+               dice.randint(200, 6_000))
+        for number in range(dice.randint(2, 12))
     )
 
 

@@ -16,18 +16,18 @@ def unique_at(sim: Cluster, order: str) -> str:
     return key_at(sim, home.UNIQUE, order)
 
 
-def key_at(sim: Cluster, kind: bytes, order: str) -> str:
+def key_at(sim: Cluster, kind: bytes, order: str, queue: bytes = b"q") -> str:
     node: Any = sim.hosts[order[0]].node
     names = {host.node_id: name for name, host in sim.hosts.items()}
     for number in range(100_000):
-        slot = home.slot_of(kind, b"q", b"k%d" % number)
+        slot = home.slot_of(kind, queue, b"k%d" % number)
         if "".join(names[node.peers[i].node_id()] for i in home.order(node, slot)).startswith(order):
             return f"k{number}"
     raise AssertionError(f"no key whose homes are {order}")
 
 
-def owner_of(sim: Cluster, at: str, kind: bytes, key: str) -> str:
+def owner_of(sim: Cluster, at: str, kind: bytes, key: str, queue: bytes = b"q") -> str:
     """Who is the home of a key, as one node sees it."""
     node: Any = sim.hosts[at].node
-    found = node.peers[home.of(node, kind, b"q", key.encode())].node_id()
+    found = node.peers[home.of(node, kind, queue, key.encode())].node_id()
     return next(name for name, host in sim.hosts.items() if host.node_id == found)
