@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, history, inquire, queues, records, replicate, results, unique, waiting
+from holdfast.core import (
+    acks,
+    claims,
+    errors,
+    history,
+    inquire,
+    queues,
+    records,
+    replicate,
+    results,
+    unique,
+    waiting,
+)
 from holdfast.core.inquire import Question
 from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.peers import ME, Peer
@@ -116,6 +128,7 @@ def flush_all(node: Node) -> None:
     records.flush(node)
     node.endings.clear()
     unique.forget_all(node)
+    claims.drop_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

@@ -63,6 +63,7 @@ from holdfast.core import (
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
+from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.cron import Entry as CronEntry
@@ -240,6 +241,7 @@ class Node:
         self.questions: dict[int, Question] = {}
         self.question_count: i64 = 0
         self.dead: dict[Job, None] = {}
+        self.claims: Claims = Claims()
         self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
         self.results: results.Results = results.Results()
         self.workers: dict[bytes, Worker] = {}

@@ -9,6 +9,7 @@ from mypy_extensions import i16, i32, i64
 from holdfast.core import (
     acks,
     batches,
+    claims,
     cron,
     doubt,
     fate,
@@ -56,6 +57,7 @@ from holdfast.core.records import (
     BACK,
     BATCH,
     BATCH_BIT,
+    CLAIM_EPOCH,
     CLOCK,
     COUNTS,
     CUT,
@@ -182,6 +184,9 @@ class Loading:
             index = reader.u32()
             cause = reader.u8()
             batches.set_bit(self.node, reader.name(), index, cause)
+        elif kind == CLAIM_EPOCH:
+            epoch = reader.long()
+            claims.load_epoch(self.node, reader.name(), epoch)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from holdfast.testing.checkers import (
     acks,
+    batches,
     counters,
     fates,
     honest,
@@ -62,6 +63,7 @@ CHECKERS: Final[list[Checker]] = [
     fates.attempts_are_kept,
     fates.results_are_true,
     told.history_agrees,
+    batches.batches_are_kept,
     keys.unique_is_kept,
     keys.groups_are_kept,
     keys.one_at_a_time,

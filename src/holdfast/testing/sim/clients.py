@@ -148,6 +148,8 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
 
 def handed_out(each: list[Any]) -> Value:
     job: Value = {"id": text(each[1]), "queue": text(each[0]), "body": text(each[2]).rstrip(PADDING)}
+    if not isinstance(each[-2], bytes):
+        return job  # of a claim
     said = {text(each[i]): each[i + 1] for i in range(3, len(each), 2)}
     if "nacks" in said:
         job["nacks"], job["deliveries"] = said["nacks"], said["additional-deliveries"]

@@ -155,4 +155,10 @@ MUTANTS: Final[dict[str, str]] = {
     "forgotten-joins-at-once": "a forgotten node that returns queues before it has read its missed acks",
     "no-healing": "copies are never brought back to `replicate`",
     "safe-too-soon": "a leaving node says it is safe to stop while it holds the only copy of something",
+    # -- 6, claims ------------------------------------------------------------------------------------------
+    "claim-taken-anew": "a batch that is asked for again under its number is made of other jobs",
+    "claim-unfenced": "a reader that was replaced may still renew and commit",
+    "claim-outlives-lease": "a claim whose lease is over, and whose jobs were queued again, can still be committed",
+    "claims-forgotten": "a restarted node does not know its claims any more",
+    "claim-expires": "a job's life may end while it is part of a claim",
 }

@@ -45,9 +45,22 @@ class Add:
     ondup: str = ""
     domain: str = ""
     tenant: str = ""
+    batch: str = ""
+    index: int = 0
     pipe: int = 0
     attempts: int = 0  # 0: any number
     backoff_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A BATCH CLOSE to come, with a job after THEN."""
+
+    number: int
+    at_ms: int
+    name: str
+    count: int
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,7 @@ class Plan:
     habits: Habits = Habits()
     consumers: tuple[Consumer, ...] = ()
     errands: tuple[Errand, ...] = ()
+    closes: tuple[Close, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     rules: tuple[tuple[str, ...], ...] = ()  # commands that an operator gives before anything else: limits, schedules
     fault_ms: int = FAULT_MS
@@ -132,6 +146,7 @@ class Plan:
                 Consumer(**{**each, "queues": tuple(each["queues"])}) for each in data.pop("consumers")
             ),
             errands=tuple(Errand(**each) for each in data.pop("errands")),
+            closes=tuple(Close(**each) for each in data.pop("closes", [])),
             settings=tuple((name, value) for name, value in data.pop("settings")),
             rules=tuple(tuple(words) for words in data.pop("rules", [])),
             **data,
@@ -151,7 +166,9 @@ def draw(seed: int) -> Plan:
     if has_keys and keys.random() < 0.25:
         faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
     adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
-    adds = tuple(draw_keys(keys, add) for add in adds) if has_keys else adds
+    closes: tuple[Close, ...] = ()
+    if has_keys:
+        adds, closes = draw_batch(Random(f"{seed}/batch/0"), tuple(draw_keys(keys, add) for add in adds))
     consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
     limits = Random(f"{seed}/limits/0")
     rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
@@ -165,6 +182,7 @@ def draw(seed: int) -> Plan:
         names=names,
         faults=faults,
         adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
+        closes=closes,
         drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
         rules=rules,
         habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
@@ -247,6 +265,19 @@ def draw_rules(dice: Random, queues: list[str]) -> tuple[tuple[str, ...], ...]:
     if dice.random() < 0.5:
         rules.append(("CRON", "SET", "tick", f"*/{CRON_S} * * * * *", queue, "cron", "RETRY", "2", "TTL", "120"))
     return tuple(rules)
+
+
+def draw_batch(dice: Random, adds: tuple[Add, ...]) -> tuple[tuple[Add, ...], tuple[Close, ...]]:
+    """Some of the jobs are a batch, and somebody closes it, before, while or after they are added."""
+    members = [add.number for add in adds if not add.unique and add.retry_s > 0]
+    if len(members) < 2 or dice.random() < 0.5:
+        return adds, ()
+    chosen = dice.sample(members, min(len(members), dice.randint(2, 6)))
+    queue = dice.choice([add.queue for add in adds])
+    joined = tuple(
+        replace(add, batch="b", index=chosen.index(add.number)) if add.number in chosen else add for add in adds
+    )
+    return joined, (Close(0, dice.randrange(FAULT_MS), "b", len(chosen), queue),)
 
 
 def draw_habits(dice: Random) -> Habits:
