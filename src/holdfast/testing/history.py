@@ -12,7 +12,8 @@ same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
     add      queue body replicate retry ttl delay async timeout         id
-    get      queues                                                     jobs: [{id queue body nacks deliveries}]
+             attempts
+    get      queues                                                     jobs: [{id queue body nacks deliveries token}]
     ack fastack nack enqueue dequeue working deljob   ids               count
     pause    queue words                                                state
     qflush   queue                                                      count

@@ -83,6 +83,12 @@ class JobFacts:
         """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
         return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
 
+    @property
+    def may_be_dead(self) -> bool:
+        """Whether it may have failed as often as it may: it has been handed out so often, and to how many that failed
+        to do it nobody outside knows."""
+        return 0 < int(self.add.get("attempts", 0)) <= len(self.deliveries)
+
     def ending(self) -> int | None:
         """When the first command was sent that may have ended it."""
         return min((told.invoked for told in self.told if told.f in ENDINGS), default=None)

@@ -139,7 +139,9 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
 
 def handed_out(each: list[Any]) -> Value:
     job: Value = {"id": text(each[1]), "queue": text(each[0]), "body": text(each[2]).rstrip(PADDING)}
-    if len(each) > 3:
+    if len(each) > 3 and each[3] == b"token":
+        job["token"] = text(each[4])
+    elif len(each) > 3:
         job["nacks"], job["deliveries"] = each[4], each[6]
     return job
 

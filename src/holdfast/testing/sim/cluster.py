@@ -65,13 +65,13 @@ class Cluster(World):
 
     def add_job(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0,
     ) -> str:
         """Add a job; returns its id. `holders` says which nodes get the copies, the adding one included; with
         replicate=0 how many is left to the node."""
         id, value = self.try_add(
             at=at, replicate=replicate, retry_s=retry_s, ttl_s=ttl_s, delay_s=delay_s, queue=queue,
-            holders=holders, timeout_ms=timeout_ms,
+            holders=holders, timeout_ms=timeout_ms, attempts=attempts,
         )
         assert id, f"ADDJOB at {at} was not accepted: {value}"
         return id
@@ -88,7 +88,7 @@ class Cluster(World):
 
     def begin_add(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0,
     ) -> Adding:
         """Send an ADDJOB and do not wait; the producer stays connected."""
         host = self.hosts[at]
@@ -101,9 +101,11 @@ class Cluster(World):
                  "DELAY", str(delay_s)]
         if replicate:
             words += ["REPLICATE", str(replicate)]
+        if attempts:
+            words += ["ATTEMPTS", str(attempts)]
         value: Value = {
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
-            "delay": delay_s, "async": False, "timeout": timeout_ms,
+            "delay": delay_s, "async": False, "timeout": timeout_ms, **({"attempts": attempts} if attempts else {}),
         }
         adding = Adding(Client(self, f"s{self.asked}", host))
 

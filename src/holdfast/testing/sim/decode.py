@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.wire.bus import REPL
 
 AFTER_ID: Final = ("GOTJOB", "HOLDERS", "REFUSED", "ENQUEUE", "WILLQUEUE", "STATE", "QUEUED", "WORKING", "SETACK",
-                   "GOTACK", "DELJOB")
+                   "GOTACK", "DELJOB", "FATE", "GOTFATE", "RESULT", "WATCH", "ENDED")
 AFTER_MOVE: Final = ("YOURJOB", "TAKEN", "NOTTAKEN", "MOVED")
 ID_BYTES: Final = 48
 

@@ -84,6 +84,7 @@ MUTANTS: Final[dict[str, str]] = {
     "queued-answer-unheard": "who has queued a job does not heed the answer that it is queued elsewhere",
     "late-enqueue-obeyed": "a job is queued for the first time although somebody else has it by now",
     "queued-lost": "that a job is queued here is not said again when the link breaks before it was heard",
+    "queued-counts-as-failed": "a job that waits at a node that is restarted, or slept, counts as having failed there",
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
     "old-moves-open": "an at-most-once job that comes back is still taken for one that is on its way elsewhere",

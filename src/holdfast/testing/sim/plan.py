@@ -7,7 +7,7 @@ A plan survives JSON, so a shrunk one can be kept beside the bug it shows.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ class Add:
     maxlen: int = 0
     size: int = 0  # bytes the body is filled up with
     pipe: int = 0
+    attempts: int = 0  # after so many that failed it is dead; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Consumer:
     timeout_ms: int = 2_000
     think_ms: int = 500
     with_counters: bool = True
+    with_token: bool = False  # takes a lease with a token, and says it with whatever it does with the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,14 @@ class Plan:
     def retry_max_ms(self) -> int:
         return 1_000 * max([add.retry_s for add in self.adds], default=1)
 
+    def without_tokens(self) -> Plan:
+        """The same for nodes that know nothing of leases with tokens and of limits to attempts."""
+        return replace(
+            self,
+            adds=tuple(replace(add, attempts=0) for add in self.adds),
+            consumers=tuple(replace(consumer, with_token=False) for consumer in self.consumers),
+        )
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
 
@@ -123,7 +133,7 @@ def draw(seed: int) -> Plan:
     names = NAMES[: dice.randint(3, 5)]
     queues = [f"q{i}" for i in range(dice.choice([1, 1, 2, 3]))]
     is_tight = dice.random() < 0.05  # little memory and large bodies
-    return Plan(
+    return draw_tokens(Random(f"{seed}/tokens/0"), Plan(
         seed=seed,
         names=names,
         faults=faults_of.draw(seed, names, FAULT_MS, losses_max=2),
@@ -136,6 +146,19 @@ def draw(seed: int) -> Plan:
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *([("maxmemory", "1mb")] if is_tight else []),
         ),
+    ))
+
+
+def draw_tokens(dice: Random, plan: Plan) -> Plan:
+    """Some consumers have tokens, in some runs, and there some jobs have a limit to their attempts."""
+    if dice.random() < 0.6:
+        return plan
+    return replace(
+        plan,
+        adds=tuple(
+            replace(add, attempts=dice.choice([0, 0, 0, 1, 2, 3]) if add.retry_s > 0 else 0) for add in plan.adds
+        ),
+        consumers=tuple(replace(each, with_token=dice.random() < 0.7) for each in plan.consumers),
     )
 
 

@@ -5,13 +5,13 @@ from importlib import import_module
 from typing import Any
 
 from holdfast.core.node import Node
-from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
+from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, DEAD, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.decode import in_frame, in_record
 from holdfast.testing.sim.machine import Birth, Machine, Walking
 
 FLAG_MOVING = 16
-STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
+STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED, "gone", DEAD)
 
 
 def state_of(job: Any) -> str:
@@ -19,6 +19,8 @@ def state_of(job: Any) -> str:
 
 
 class Real:
+    knows_tokens = True
+
     def build(self, birth: Birth) -> Machine:
         make: Any = Node
         node = make(

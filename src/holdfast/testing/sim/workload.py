@@ -30,9 +30,12 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         words += ["MAXLEN", str(add.maxlen)]
     if add.is_async:
         words.append("ASYNC")
+    if add.attempts:
+        words += ["ATTEMPTS", str(add.attempts)]
     value: Value = {
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
         "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
+        **({"attempts": add.attempts} if add.attempts else {}),
     }
     return [word.encode() for word in words], value
 
@@ -115,13 +118,13 @@ class Workload:
     def close_soon(self, client: Client) -> None:
         self.cluster.push(self.cluster.now, Client.close, client)
 
-    def one_shot(self, process: str, node: str, f: str, id: str) -> bool:
+    def one_shot(self, process: str, node: str, f: str, id: str, token: str = "") -> bool:
         """A command about a job over a connection of its own; False if there is nobody to send it to."""
         host = self.cluster.hosts[node]
         if host.node is None:
             return False
         client = Client(self.cluster, process, host)
-        argv = [COMMANDS[f], id.encode()]
+        argv = with_token(f, id.encode(), token.encode()) if token else [COMMANDS[f], id.encode()]
         client.send(f, argv, {"ids": [id]}, lambda *_: self.close_soon(client))
         return True
 
@@ -151,6 +154,17 @@ COMMANDS: Final = {
     "ack": b"ACKJOB", "fastack": b"FASTACK", "nack": b"NACK", "working": b"WORKING",
     "enqueue": b"ENQUEUE", "dequeue": b"DEQUEUE", "deljob": b"DELJOB",
 }
+KEPT_MS: Final = b"1500"
+"""What a worker with a token asks for when it is not done yet."""
+
+
+def with_token(f: str, id: bytes, token: bytes) -> list[bytes]:
+    """A command about a job, by a worker that has a lease with a token."""
+    if f == "working":
+        return [b"KEEPALIVE", KEPT_MS, id, token]
+    if f == "nack":
+        return [b"NACK", id, b"TOKEN", token, b"DELAY", b"1", b"ERROR", b"it did not work"]
+    return [COMMANDS[f], id] if f == "fastack" else [COMMANDS[f], id, b"TOKEN", token]
 
 
 class Worker:
@@ -165,7 +179,9 @@ class Worker:
         self.dice = Random(f"{self.cluster.seed}/consumer/{plan.number}")
         self.client: Client | None = None
         words = ["GETJOB"]
-        if plan.with_counters:
+        if plan.with_token:
+            words.append("WITHMETA")
+        elif plan.with_counters:
             words.append("WITHCOUNTERS")
         words += ["TIMEOUT", str(plan.timeout_ms), "COUNT", str(plan.count), "FROM", *plan.queues]
         self.argv = [word.encode() for word in words]
@@ -209,16 +225,16 @@ class Worker:
             self.start_later(self.dice.randint(50, 500))
             return
         for job in value["jobs"]:
-            self.work(job["id"])
+            self.work(job["id"], job.get("token", ""))
         if self.client is not None:
             self.cluster.push(self.cluster.now + self.dice.randint(1, self.plan.think_ms), Worker.ask, self)
 
-    def work(self, id: str) -> None:
+    def work(self, id: str, token: str) -> None:
         habits = self.workload.plan.habits
         dice = self.dice
         roll = dice.random()
         if self.home:
-            self.later(dice.randint(1, 20), "ack", id, elsewhere=roll < 0.3)
+            self.later(dice.randint(1, 20), "ack", id, token, elsewhere=roll < 0.3)
             return
         if roll < habits.die:
             client, self.client = self.client, None
@@ -229,33 +245,33 @@ class Worker:
         roll -= habits.die
         work_ms = dice.randint(1, habits.work_ms)
         if roll < habits.elsewhere:
-            self.later(work_ms, "ack", id, elsewhere=True)
+            self.later(work_ms, "ack", id, token, elsewhere=True)
             return
         roll -= habits.elsewhere
         if roll < habits.nack:
-            self.later(work_ms, "nack", id)
+            self.later(work_ms, "nack", id, token)
         elif roll < habits.nack + habits.working:
-            self.later(work_ms, "working", id)
-            self.later(work_ms + dice.randint(1, 900), "ack", id)
+            self.later(work_ms, "working", id, token)
+            self.later(work_ms + dice.randint(1, 900), "ack", id, token)
         elif roll < habits.nack + habits.working + habits.fastack:
-            self.later(work_ms, "fastack", id)
+            self.later(work_ms, "fastack", id, token)
         elif roll < habits.nack + habits.working + habits.fastack + habits.late:
-            self.later(dice.randint(1_000, 8_000), "ack", id)
+            self.later(dice.randint(1_000, 8_000), "ack", id, token)
         else:
-            self.later(work_ms, "ack", id)
+            self.later(work_ms, "ack", id, token)
 
-    def later(self, ms: int, f: str, id: str, elsewhere: bool = False) -> None:
+    def later(self, ms: int, f: str, id: str, token: str, elsewhere: bool = False) -> None:
         client = self.client
         name = client.host.name if client is not None else ""
         process = client.process if client is not None else f"c{self.plan.number}"
         if elsewhere:
             host = self.cluster.pick(self.dice)
             name = host.name if host is not None else name
-        self.cluster.push(self.cluster.now + ms, self.tell, (process, name, f, id))
+        self.cluster.push(self.cluster.now + ms, self.tell, (process, name, f, id, token))
 
-    def tell(self, what: tuple[str, str, str, str]) -> None:
-        process, name, f, id = what
-        if not name or not self.workload.one_shot(process, name, f, id):
+    def tell(self, what: tuple[str, str, str, str, str]) -> None:
+        process, name, f, id, token = what
+        if not name or not self.workload.one_shot(process, name, f, id, token):
             host = self.cluster.pick(self.dice)  # its node is down: somebody else will do
             if host is not None:
-                self.workload.one_shot(process, host.name, f, id)
+                self.workload.one_shot(process, host.name, f, id, token)
