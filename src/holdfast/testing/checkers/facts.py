@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
+from holdfast.testing.history import FAIL, INFO, INVOKE, OK, History, Op, Value
 
 ENDINGS: Final = frozenset(["ack", "fastack", "deljob"])
 PUSHES: Final = frozenset(["nack", "enqueue"])  # an operator or a consumer wants it delivered again
@@ -83,12 +83,6 @@ class JobFacts:
         """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
         return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
 
-    @property
-    def may_be_dead(self) -> bool:
-        """Whether it may have failed as often as it may: it has been handed out so often, and to how many that failed
-        to do it nobody outside knows."""
-        return 0 < int(self.add.get("attempts", 0)) <= len(self.deliveries)
-
     def ending(self) -> int | None:
         """When the first command was sent that may have ended it."""
         return min((told.invoked for told in self.told if told.f in ENDINGS), default=None)
@@ -105,6 +99,7 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
+        self.lost_gets: list[tuple[int, list[str]]] = []  # whose answer nobody read: when, and of which queues
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
         self.restarts: list[tuple[int, str]] = []
@@ -132,6 +127,8 @@ class Facts:
                 self.read_added(invoked[op.number], op)
             elif op.f == "get" and op.type == OK:
                 self.read_handed_out(op)
+            elif op.f == "get" and op.type == INFO:
+                self.lost_gets.append((op.t, invoked[op.number].value["queues"]))
         for begin, kind in running.values():
             self.faults.append((begin, self.end, kind))
         if len(self.calm_to) < len(self.calm_from):
@@ -235,6 +232,12 @@ class Facts:
             if t >= since:
                 together.setdefault(bisect_right(self.restored, (t, 0)), set()).add(node)
         return max(map(len, together.values()), default=0)
+
+    def may_be_dead(self, job: JobFacts) -> bool:
+        """Whether it may have failed as often as it may: handed out so often, to those who say so and to those whose
+        connection broke just then."""
+        unseen = sum(1 for t, queues in self.lost_gets if t >= job.invoked and job.add["queue"] in queues)
+        return 0 < int(job.add.get("attempts", 0)) <= len(job.deliveries) + unseen
 
     def was_lost(self, node: str, since: int, until: int | None = None) -> bool:
         return any(t >= since and (until is None or t <= until) and node == lost for t, lost in self.losses)

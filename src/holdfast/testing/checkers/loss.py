@@ -9,8 +9,8 @@ WILLQUEUE_MS = 500
 def must_arrive(facts: Facts, job: JobFacts) -> bool:
     """Whether the promise covers this job: accepted, at least once, and more copies than were lost."""
     return (
-        job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed and not job.may_be_dead
-        and facts.lost_at_once(job.invoked) < job.copies
+        job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed
+        and facts.lost_at_once(job.invoked) < job.copies and not facts.may_be_dead(job)
     )
 
 
