@@ -4,6 +4,7 @@
     holdfast.open("file:./jobs")                          the same, kept in a folder, for one process at a time
     holdfast.open("holdfast://10.0.0.1:7711,10.0.0.2")    the first node of the list that answers
     holdfast.open("holdfast://:secret@10.0.0.1")          with a password (percent-encode odd characters)
+    holdfast.open("holdfasts://10.0.0.1?ca=ca.pem")       with TLS; also cert= and key= to show who we are
     holdfast.open("unix:///run/holdfast.sock")            a node on this machine
     await holdfast.aopen(…)                               the same, for asyncio
 
@@ -17,6 +18,7 @@ not a surprise at the first job.
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -27,7 +29,6 @@ from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
 
 LATER: Final = {
-    "holdfasts": "a connection with TLS",
     "http": "a queue behind the HTTP gateway",
     "https": "a queue behind the HTTP gateway",
     "grpc": "a queue behind the gRPC gateway",
@@ -102,7 +103,7 @@ def split(url: str) -> tuple[str, str]:
     scheme = scheme.lower()
     if scheme in LATER:
         raise NotAvailable(f"{scheme}: urls ({LATER[scheme]}) are not available in this version of Holdfast")
-    if not colon or scheme not in ("memory", "file", "holdfast", "unix"):
+    if not colon or scheme not in ("memory", "file", "holdfast", "holdfasts", "unix"):
         # Not the whole url: a password may be in it.
         raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, file:folder, holdfast://host:port or unix:///path")
     return scheme, rest
@@ -137,9 +138,14 @@ def targets(
     if at and not colon:
         raise BadRequest("write the password as :password@ or user:password@")
 
+    tls: ssl.SSLContext | None = None
+    if scheme == "holdfasts":
+        place, _, query = place.partition("?")
+        tls = tls_context(dict(parse_qsl(query, keep_blank_values=True)))
+
     def target(host: str = "", port: int = 0, path: str = "") -> Target:
         return Target(
-            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout
+            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout, tls=tls
         )
 
     if scheme == "unix":
@@ -150,6 +156,21 @@ def targets(
     if path or "?" in place:
         raise BadRequest("a holdfast url ends after the last port")
     return [target(*parse_address(each)) for each in place.split(",")]
+
+
+def tls_context(files: dict[str, str]) -> ssl.SSLContext:
+    """How to talk TLS: whom we believe (the system's authorities, or those of `ca`), and our own certificate."""
+    for name in files:
+        if name not in ("ca", "cert", "key"):
+            raise BadRequest(f"a holdfasts url takes ca, cert and key after the question mark, not {name!r}")
+    try:
+        context = ssl.create_default_context(cafile=files.get("ca"))
+        if "cert" in files:
+            context.load_cert_chain(files["cert"], files.get("key"))
+    except (OSError, ssl.SSLError) as error:
+        raise BadRequest(f"the TLS files of the url cannot be used: {error}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def check(reply: object) -> None:

@@ -37,7 +37,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +69,7 @@ log = logging.getLogger("holdfast")
 
 
 FILE_SETTINGS: Final = (
-    *SETTINGS, "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
+    *SETTINGS, "overflow-from", "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
     "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size",
 )
 """The same for one that keeps its jobs in a folder."""
@@ -107,6 +107,12 @@ class Waiter:
         self.error: Error | None = None
         self.nap: float | None = None
         """Seconds to sleep, None: until woken."""
+        self.keeps_session = False
+        """Its session is its own for longer than one command (`serving`)."""
+
+    def take(self, data: bytes, read: Callable[[bytes], Reply]) -> None:
+        """The answer has come."""
+        self.reply = read(data)
 
     def arm(self) -> None:
         """It has to wait: get ready to be woken."""
@@ -131,13 +137,15 @@ class Local:
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, clock_ms: Callable[[], int] | None = None,
-        folder: Path | None = None,
+        folder: Path | None = None, wall_ms: Callable[[], int] | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._clock_ms = clock_ms or _clock()
+        self._wall_ms = wall_ms or (lambda: int(time.time() * 1000))
         self._kept: Kept | None = None
         config = _config(settings or {}, SETTINGS if folder is None else FILE_SETTINGS)
         if folder is None:
-            self._node = Node(config, os.urandom(20).hex().encode(), os.urandom, self._clock_ms())
+            self._node = Node(config, random_bytes(20).hex().encode(), random_bytes, self._clock_ms())
         else:
             self._kept = Kept(folder, config, self._clock_ms())
             self._node = self._kept.node
@@ -161,7 +169,9 @@ class Local:
             if self._is_closed:
                 raise Closed("this queue was closed")
             self._move_time()
-            session = self._idle.pop() if self._idle else self._node.connect("embedded")
+            session = waiter.session
+            if session is None:
+                session = self._idle.pop() if self._idle else self._connect()
             waiter.session = session
             waiter.words = words
             self._execute(waiter)
@@ -209,6 +219,30 @@ class Local:
             self._move_time()
             self._follow_up()
 
+    def welcome(self, address: str, waiter: Waiter) -> None:
+        """A client from outside: a session that stays until `leave`."""
+        with self._lock:
+            if self._is_closed:
+                raise Closed("this queue was closed")
+            waiter.keeps_session = True
+            waiter.session = self._node.connect(address)
+            waiter.is_over = True
+
+    def see_off(self, waiter: Waiter) -> None:
+        """It has gone, perhaps in the middle of a call."""
+        with self._lock:
+            self._dismiss(waiter)
+            if not self._is_closed and waiter.session is not None:
+                waiter.is_over = True
+                self._node.disconnect(waiter.session)
+                self._move_time()
+                self._follow_up()
+
+    def guard(self, password: str) -> None:
+        """Ask clients from outside for a password. Those that are here already are trusted."""
+        with self._lock:
+            self._node.config.set("requirepass", password)
+
     def nudge(self) -> None:
         """The clock was moved by hand (tests): let everything that has become due happen."""
         with self._lock:
@@ -233,7 +267,7 @@ class Local:
     def _move_time(self) -> None:
         node = self._node
         now = self._clock_ms()
-        node.set_time(now, int(time.time() * 1000))
+        node.set_time(now, self._wall_ms())
         for _ in range(TICKS_MAX):
             if node.next_wake() > now:
                 break
@@ -246,10 +280,15 @@ class Local:
         if argv is None:
             return
         helper = _Nobody()
-        helper.session = self._node.connect("embedded")
+        helper.session = self._connect()
         helper.session.handle = helper  # In a CLIENT PAUSE it runs when that is over.
         helper.words = [to_bytes(arg) for arg in argv]
         self._execute(helper)
+
+    def _connect(self) -> Session:
+        session = self._node.connect("embedded")
+        session.is_trusted = True  # A password is for those from outside (`guard`).
+        return session
 
     def _execute(self, waiter: Waiter) -> None:
         node, session = self._node, waiter.session
@@ -260,9 +299,9 @@ class Local:
             output = node.take_output()
             if session.blocked == NOTHING:
                 if output:
-                    waiter.reply = self._read(output)
+                    waiter.take(output, self._read)
                 waiter.is_over = True
-        if waiter.is_over:
+        if waiter.is_over and not waiter.keeps_session:
             self._release(session)
 
     def _read(self, data: bytes) -> Reply:
@@ -314,9 +353,10 @@ class Local:
         if not isinstance(waiter, Waiter) or waiter.is_over:
             return  # A monitor, or someone who has left.
         if data:
-            waiter.reply = self._read(data)
+            waiter.take(data, self._read)
             waiter.is_over = True
-            self._release(session)
+            if not waiter.keeps_session:
+                self._release(session)
         else:
             self._execute(waiter)  # CLIENT PAUSE is over: it had not run yet.
         if waiter.is_over:
@@ -403,6 +443,7 @@ class Kept:
 
     def close(self) -> None:
         self.journal.close(with_snapshot=True)
+        self.node.overflow.store.close()
         unlock(self.lock)
 
 
@@ -412,7 +453,7 @@ class SyncLoopback:
     def __init__(self, local: Local) -> None:
         self.local = local
 
-    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = "") -> Reply:
         waiter = _ThreadWaiter()
         try:
             if not self.local.start(argv, waiter):
@@ -422,6 +463,12 @@ class SyncLoopback:
             self.local.leave(waiter, undo)
             raise
         return waiter.result()
+
+    def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        return [self.call(argv) for argv in commands]
+
+    def twin(self) -> AsyncLoopback:
+        return AsyncLoopback(self.local)
 
     def close(self) -> None:
         self.local.close()
@@ -435,7 +482,7 @@ class AsyncLoopback:
         self._breathed = time.monotonic()
 
     async def call(
-        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None
+        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
     ) -> Reply:
         if time.monotonic() - self._breathed > BREATHE_MS / 1000:
             # Before the command, not after it: a task cancelled here has done nothing yet.
@@ -450,6 +497,9 @@ class AsyncLoopback:
             self.local.leave(waiter, undo)
             raise
         return waiter.result()
+
+    async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        return [await self.call(argv) for argv in commands]
 
     async def close(self) -> None:
         self.local.close()

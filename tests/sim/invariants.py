@@ -82,7 +82,8 @@ def check_lane(lane: Lane) -> list[Job]:
     found: list[Job] = []
     assert lane.head is lane.blocks[0] and lane.tail is lane.blocks[-1]
     for block in lane.blocks:
-        assert block is lane.head or (block.pos == 0 and block.items)
+        assert block.run is None
+        assert block is lane.head or (block.pos == 0 and (block.items or block is lane.tail))
         assert not any(block.items[:block.pos])
         found += [block.at(i) for i in range(block.pos, len(block.items))]
     assert lane.size == len(found)

@@ -362,11 +362,11 @@ def act(world: World, rng: Random, kind: str) -> None:
         OTHERS[kind][1](world, rng)
 
 
-def random_run(seed: int, steps: int) -> World:
-    """One run of the seeded runner: some short of memory, some with very many jobs."""
+def random_run(seed: int, steps: int, overflows: bool = False) -> World:
+    """One run of the seeded runner: some short of memory, some with very many jobs, or with all of them on disk."""
     rng = Random(seed)
-    is_small = seed % 5 == 4
-    world = World(seed, "1mb" if is_small else "1gb", "noeviction" if seed % 4 == 3 else "acks")
+    is_small = seed % 5 == 4 and not overflows
+    world = World(seed, "1mb" if is_small else "1gb", "noeviction" if seed % 4 == 3 else "acks", overflows)
     shares = {name: row[0] for name, row in [*COMMANDS.items(), *OTHERS.items()]}
     if seed % 40 == 7:
         world.bulk = 400

@@ -54,7 +54,7 @@ ELSEWHERE = [
     errors.NO_REPL_LEAVING, errors.LEAVING, errors.NO_AUTH, errors.BAD_PASSWORD, errors.NO_PASSWORD,
     errors.WRONG_PASS, errors.NO_PROTO, errors.NO_CONFIG_FILE, errors.DEBUG_OFF,
     errors.NO_REPL_TIMEOUT, errors.NO_REPL_REMOVED, errors.SYNC_RANGE, errors.LOADING, errors.JOURNAL_FAILS,
-    errors.JOURNAL_LOST, errors.WAIT_RANGE, errors.NO_PERM,
+    errors.JOURNAL_LOST, errors.UNREADABLE, errors.WAIT_RANGE, errors.NO_PERM,
 ]
 
 
@@ -80,6 +80,17 @@ def test_seeded_runs(capsys: pytest.CaptureFixture[str]) -> None:
         print(table(groups, seen))
     never = [key for _, keys in groups for key in keys if not seen[key]]
     assert RUNS < 100 or not never, f"never occurred: {never}"
+
+
+def test_overflow_makes_no_difference() -> None:
+    """Between any two events everything goes to disk that can; replies and insides are what they would be."""
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + max(10, RUNS // 5)):
+        try:
+            seen += rules.random_run(seed, STEPS, overflows=True).seen
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+    assert seen["overflowed jobs"] > 1000 and seen["overflowed bodies"] > 1000
 
 
 def table(groups: list[tuple[str, list[str]]], seen: Counter[str]) -> str:

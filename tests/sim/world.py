@@ -13,6 +13,7 @@ from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.node import Node
 from holdfast.core.step import Connect, Do, Effects, Event, Gone, Tick, step
+from holdfast.testing.sim.store import Shelf, spread, squeeze
 
 from .commands import Commands
 from .invariants import check, due_order
@@ -38,12 +39,15 @@ def new_node(seed: int = 0, maxmemory: str = "1gb", policy: str = "acks") -> Nod
 
 
 class World:
-    def __init__(self, seed: int = 0, maxmemory: str = "1gb", policy: str = "acks") -> None:
+    def __init__(self, seed: int = 0, maxmemory: str = "1gb", policy: str = "acks", overflows: bool = False) -> None:
+        self.overflows = overflows  # between any two events all jobs are moved to disk
         self.is_small = maxmemory != "1gb"
         self.bulk = 30  # jobs in a large ADDJOBS
         self.now = START_MS
         self.node = new_node(seed, maxmemory, policy)
         self.model = Commands(NODE_ID, seed, START_MS, self.node.full, BODY_BYTES_MAX, policy == "acks")
+        if overflows:
+            self.node.overflow.begin(Shelf())
         self.handlers: dict[bytes, list[Any]] = Direct(self.node).handlers()
         self.seen = self.model.seen
         self.old_ids: list[bytes] = []  # of jobs that are gone, perhaps
@@ -152,7 +156,13 @@ class World:
 
     def look(self) -> None:
         try:
+            if self.overflows:
+                spread(self.node)
             check(self.node, self.model)
+            if self.overflows:
+                squeeze(self.node)
+                self.seen["overflowed jobs"] += int(self.node.overflow.folded)
+                self.seen["overflowed bodies"] += int(self.node.overflow.away)
         except AssertionError as error:
             raise Disagreement(f"{error}\n{self.transcript()}") from error
 

@@ -11,6 +11,8 @@ from holdfast.core.version import VERSION
 # Loaded when they are asked for, so that `holdfast node` does not wait for the prompt's libraries.
 SUBCOMMANDS = {
     "node": ("holdfast.cli.node", "node"),
+    "worker": ("holdfast.cli.worker", "worker"),
+    "promote": ("holdfast.cli.promote", "promote"),
     "cli": ("holdfast.cli.prompt", "cli"),
     "journal": ("holdfast.cli.journal", "journal"),
     "users": ("holdfast.cli.users", "users"),

@@ -7,7 +7,7 @@ same queue and lives in `holdfast.embedded`.
 
 from __future__ import annotations
 
-from .asks import AddOptions
+from .adding import AddOptions
 from .jobs import AsyncJob, Job
 from .queue import AsyncChannel, AsyncQueue, Channel, Queue
 from .values import JobView, Peeked, QueueStats

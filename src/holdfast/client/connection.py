@@ -92,6 +92,11 @@ class Connection:
             return True
         return True
 
+    def take_socket(self) -> socket.socket:
+        """Give the socket away: from now on it is somebody else's, who has been introduced already."""
+        self.is_open = False
+        return self._socket
+
     def close(self) -> None:
         """Close it. A thread that waits on it is woken with `ConnectionLost`."""
         self.is_open = False
@@ -165,7 +170,7 @@ class Connection:
 
     def _withdraw(self, undo: Undo | None) -> None:
         try:
-            if undo is not None:
+            if undo is not None and self.target.tls is None:  # TLS knows no half-closed connection.
                 self._socket.shutdown(socket.SHUT_WR)
                 argv = undo(self._read(WITHDRAW_S))
                 if argv is not None:
@@ -193,7 +198,13 @@ def _connect(target: Target) -> socket.socket:
     tcp = socket.create_connection((target.host, target.port), target.connect_timeout)
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return tcp
+    if target.tls is None:
+        return tcp
+    try:
+        return target.tls.wrap_socket(tcp, server_hostname=target.host)
+    except BaseException:
+        tcp.close()
+        raise
 
 
 class AsyncConnection:
@@ -246,6 +257,14 @@ class AsyncConnection:
     def is_stale(self) -> bool:
         """Did the node close it while it lay idle?"""
         return not self.is_open or self._stream.at_eof() or self._writer.is_closing()
+
+    def take_transport(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+        """Give the transport away: what comes from now on is somebody else's, who has been introduced already."""
+        self.is_open = False
+        transport = self._writer.transport
+        transport.set_protocol(protocol)
+        assert isinstance(transport, asyncio.Transport)
+        return transport
 
     async def close(self) -> None:
         """Close it. A task that waits on it is woken with `ConnectionLost`."""
@@ -311,7 +330,7 @@ class AsyncConnection:
 
     async def _withdraw(self, undo: Undo | None) -> None:
         try:
-            if undo is not None:
+            if undo is not None and self._writer.can_write_eof():
                 self._writer.write_eof()
                 argv = undo(await self._answer(WITHDRAW_S))
                 if argv is not None:
@@ -333,7 +352,10 @@ async def _open_streams(target: Target) -> tuple[asyncio.StreamReader, asyncio.S
         if not hasattr(asyncio, "open_unix_connection"):
             raise OSError("this system has no Unix sockets")
         return await asyncio.open_unix_connection(target.path, limit=READ_BYTES)
-    stream, writer = await asyncio.open_connection(target.host, target.port, limit=READ_BYTES)
+    stream, writer = await asyncio.open_connection(
+        target.host, target.port, limit=READ_BYTES, ssl=target.tls,
+        server_hostname=target.host if target.tls is not None else None,
+    )
     sock = writer.get_extra_info("socket")
     if sock is not None:  # asyncio sets TCP_NODELAY by itself.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

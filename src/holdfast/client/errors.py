@@ -12,15 +12,17 @@ could it have happened? The three families answer them; everything else is detai
     │   ├─ Leaving            the node is on its way out of the cluster; use another one
     │   ├─ Loading            the node is still reading its journal
     │   ├─ Misconfigured      the node cannot write its journal
+    │   ├─ Duplicate          the unique key is taken, and the producer wanted to know; has `.existing`
     │   ├─ TooManyClients     a limit on connections was reached (the node's, or this client's own)
     │   └─ Unreachable        no connection could be made; nothing was sent
     ├─ BadRequest             the caller's fault; the same call will fail again
     │   ├─ BadId              not a job id
     │   ├─ NoJob              the node does not know this job
+    │   ├─ LeaseLost          the job was ours and is not any more: somebody else may have it
     │   ├─ TooLate            the job is too old for its lease to be extended
     │   ├─ NotAllowed         no password, or the wrong one, or no right to do this
     │   └─ NotAvailable       this version of Holdfast cannot do it
-    ├─ Unknown                we cannot say if it happened
+    ├─ Unknown                we cannot say if it happened; has `.jobs`, the ids it is about
     │   ├─ ConnectionLost     the connection broke after the command was sent
     │   ├─ NoAnswer           the node stayed silent for longer than it may
     │   └─ BadReply           the node answered something this client does not understand
@@ -106,6 +108,17 @@ class Misconfigured(Refused):
     code = "MISCONF"
 
 
+class Duplicate(Refused):
+    """The unique key is taken by another job, and the producer asked to be told."""
+
+    code = "DUPLICATE"
+
+    @property
+    def existing(self) -> str:
+        """The id of the job that has the key."""
+        return self.text.partition(" ")[0]
+
+
 class TooManyClients(Refused):
     """A limit on the number of connections was reached."""
 
@@ -136,6 +149,12 @@ class NoJob(BadRequest):
     code = "NOJOB"
 
 
+class LeaseLost(BadRequest):
+    """The job was ours and is not any more: its lease ended, and somebody else may have it."""
+
+    code = "LEASELOST"
+
+
 class TooLate(BadRequest):
     """More than half of the job's time to live has passed; its lease can't be extended this way."""
 
@@ -158,6 +177,8 @@ class Unknown(Error):
     """We cannot say if it happened."""
 
     code = "UNKNOWN"
+    jobs: tuple[str, ...] = ()
+    """The jobs the call was about, where they had ids already."""
 
 
 class ConnectionLost(Unknown):
@@ -191,7 +212,8 @@ class Closed(Error):
 
 
 _KINDS: Final[tuple[type[Error], ...]] = (
-    NoRepl, Paused, MaxLen, OutOfMemory, Leaving, Loading, Misconfigured, BadId, NoJob, TooLate, NotAllowed,
+    NoRepl, Paused, MaxLen, OutOfMemory, Leaving, Loading, Misconfigured, Duplicate, BadId, NoJob, LeaseLost,
+    TooLate, NotAllowed,
 )
 _BY_CODE: Final[dict[str, type[Error]]] = {
     **{kind.code: kind for kind in _KINDS},

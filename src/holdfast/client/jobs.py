@@ -3,12 +3,16 @@
     with q.next("emails", timeout=5) as job:      async with await q.next("emails") as job:
         send(job.body)                                await send(job.body)
 
-The block ends well: the job is done (ACKJOB). It ends with an exception, any exception, also Ctrl-C or a
-cancelled task: the job is given back (NACK) and the exception goes on. A job that was already settled
-inside the block, by `job.done()` or `job.fail()`, is left alone.
+The block ends well: the job is done (ACKJOB). It ends with an exception: the job has failed (NACK) and the exception
+goes on. It ends because we were stopped, by Ctrl-C or as a cancelled task: the job is given back without blame
+(RELEASE). A job that was already settled inside the block, by `job.done()`, `job.fail()` or `job.release()`, is left
+alone.
 
 If the giving back fails as well (the connection broke), the exception the caller sees is still its own;
 the other becomes a note on it. The job comes back by itself when its retry time is over.
+
+A job knows the token of its hand-out and answers with it. When its lease was lost and somebody else has the job,
+`LeaseLost` is raised instead of taking it away from them.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from .checks import Body
 from .errors import Error
 from .values import Delivery
 
@@ -27,21 +32,67 @@ if TYPE_CHECKING:
 class _Held:
     """What both faces of a job have in common: its data, and whether it was settled."""
 
-    __slots__ = ("additional_deliveries", "body", "id", "is_settled", "nacks", "queue")
+    __slots__ = ("delivery", "is_settled")
 
     def __init__(self, delivery: Delivery) -> None:
-        self.id = delivery.id
-        self.queue = delivery.queue
-        self.body = delivery.body
-        self.nacks = delivery.nacks
-        self.additional_deliveries = delivery.additional_deliveries
+        self.delivery = delivery
         self.is_settled = False
         """Done or given back, through this object."""
 
     @property
+    def id(self) -> str:
+        """48 characters, unique in the cluster."""
+        return self.delivery.id
+
+    @property
+    def queue(self) -> str:
+        """The queue it was taken from."""
+        return self.delivery.queue
+
+    @property
+    def body(self) -> bytes:
+        """What the producer gave it."""
+        return self.delivery.body
+
+    @property
     def text(self) -> str:
         """The body as text (UTF-8)."""
-        return self.body.decode()
+        return self.delivery.body.decode()
+
+    @property
+    def token(self) -> str:
+        """The proof that this hand-out is ours."""
+        return self.delivery.token
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first hand-out."""
+        return self.delivery.attempt
+
+    @property
+    def nacks(self) -> int:
+        """How often a worker gave it back."""
+        return self.delivery.nacks
+
+    @property
+    def additional_deliveries(self) -> int:
+        """How often it was handed out again because nobody answered for it."""
+        return self.delivery.additional_deliveries
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Short strings that travel with it."""
+        return dict(self.delivery.headers)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
+        return dict(self.delivery.keys)
+
+    @property
+    def priority(self) -> int:
+        """0 to 9, 9 first."""
+        return self.delivery.priority
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue!r}, {len(self.body)} bytes>"
@@ -53,22 +104,36 @@ class Job(_Held):
     __slots__ = ("_source",)
 
     def __init__(self, delivery: Delivery, source: Queue) -> None:
-        super().__init__(delivery)
+        self.delivery = delivery
+        self.is_settled = False
         self._source = source
 
-    def done(self) -> bool:
-        """It is done and must not come back. False: it was not open any more."""
+    def done(self, result: Body | None = None) -> bool:
+        """It is done and must not come back. False: it was not open any more. `LeaseLost`: it is somebody else's."""
         self.is_settled = True
-        return self._source.done(self.id) == 1
+        return self._source.done(self, result=result) == 1
 
-    def fail(self) -> bool:
-        """Give it back, to be handed out again. False: it can't be (done already, or at most once)."""
+    def fail(self, error: str = "", *, after: float | None = None, dead: bool = False) -> bool:
+        """Give it back, to be handed out again. False: it can't be (done already, or at most once).
+
+        after  seconds until it may be handed out again; without it the job's own backoff, or at once
+        dead   no more attempts: it goes to the dead jobs
+        """
         self.is_settled = True
-        return self._source.fail(self.id) == 1
+        return self._source.fail(self, error=error, after=after, dead=dead) == 1
 
-    def extend(self) -> float:
-        """Still working on it: start the retry time again. Returns its length in seconds."""
-        return self._source.extend(self.id)
+    def release(self, *, after: float | None = None) -> bool:
+        """Give it back without blame: it uses up no attempt."""
+        self.is_settled = True
+        return self._source.release(self, after=after) == 1
+
+    def extend(self, seconds: float | None = None) -> float:
+        """Still working on it: the lease begins again. Returns its length in seconds."""
+        return self._source.extend(self, seconds)
+
+    def progress(self, fraction: float, text: str = "") -> bool:
+        """Say how far it is. False: somebody wants it to stop."""
+        return self._source.progress(self, fraction, text)
 
     def __enter__(self) -> Job:
         return self
@@ -85,7 +150,10 @@ class Job(_Held):
             self.done()
             return
         try:
-            self.fail()
+            if isinstance(error, Exception):
+                self.fail(said(error))
+            else:
+                self.release()
         except Error as second:
             error.add_note(_note(self, second))
 
@@ -96,22 +164,32 @@ class AsyncJob(_Held):
     __slots__ = ("_source",)
 
     def __init__(self, delivery: Delivery, source: AsyncQueue) -> None:
-        super().__init__(delivery)
+        self.delivery = delivery
+        self.is_settled = False
         self._source = source
 
-    async def done(self) -> bool:
+    async def done(self, result: Body | None = None) -> bool:
         """See `Job.done`."""
         self.is_settled = True
-        return await self._source.done(self.id) == 1
+        return await self._source.done(self, result=result) == 1
 
-    async def fail(self) -> bool:
+    async def fail(self, error: str = "", *, after: float | None = None, dead: bool = False) -> bool:
         """See `Job.fail`."""
         self.is_settled = True
-        return await self._source.fail(self.id) == 1
+        return await self._source.fail(self, error=error, after=after, dead=dead) == 1
 
-    async def extend(self) -> float:
+    async def release(self, *, after: float | None = None) -> bool:
+        """See `Job.release`."""
+        self.is_settled = True
+        return await self._source.release(self, after=after) == 1
+
+    async def extend(self, seconds: float | None = None) -> float:
         """See `Job.extend`."""
-        return await self._source.extend(self.id)
+        return await self._source.extend(self, seconds)
+
+    async def progress(self, fraction: float, text: str = "") -> bool:
+        """See `Job.progress`."""
+        return await self._source.progress(self, fraction, text)
 
     async def __aenter__(self) -> AsyncJob:
         return self
@@ -128,10 +206,22 @@ class AsyncJob(_Held):
         if error is None:
             await asyncio.shield(self.done())
             return
+        back = self.fail(said(error)) if isinstance(error, Exception) else self.release()
         try:
-            await asyncio.shield(self.fail())
+            await asyncio.shield(back)
         except Error as second:
             error.add_note(_note(self, second))
+
+
+ERROR_CHARS_MAX = 500
+"""What a node is told of an exception: enough to find it, not a page of it."""
+
+
+def said(error: BaseException) -> str:
+    """An exception in a line, for the record of the job."""
+    words = str(error)
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return text.encode("utf-8", "replace").decode()[:ERROR_CHARS_MAX]
 
 
 def _note(job: _Held, second: Error) -> str:

@@ -6,6 +6,7 @@ in an error text.
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +31,10 @@ class Target:
     connect_timeout: float = CONNECT_TIMEOUT_S
     answer_timeout: float | None = ANSWER_TIMEOUT_S
     resp3: bool = False
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    def __hash__(self) -> int:
+        return hash((self.host, self.port, self.path))
 
     def __str__(self) -> str:
         if self.path:

@@ -6,15 +6,28 @@ is an answer we don't have. Fields a newer node adds are passed over, so that an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 from .errors import BadReply, Error
 from .resp import Reply, to_text
 
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
+
+def _nothing() -> Mapping[str, str]:
+    return NOTHING
+
+
+Ending: TypeAlias = Literal["done", "dead", "expired", "deleted", "waiting", "unknown"]
+"""How a job that was waited for stands; `waiting` and `unknown` are no ending."""
+
+
+@dataclass(slots=True)
 class Delivery:
-    """One hand-out of one job, as data."""
+    """One hand-out of one job, as data. Not frozen: that would cost a worker a microsecond per job."""
 
     id: str
     queue: str
@@ -23,6 +36,13 @@ class Delivery:
     """How often a worker gave the job back."""
     additional_deliveries: int = 0
     """How often it was handed out again because nobody answered for it."""
+    token: str = ""
+    """Proof that this hand-out is ours; empty where it was not asked for."""
+    attempt: int = 1
+    priority: int = 5
+    headers: Mapping[str, str] = field(default_factory=_nothing)
+    keys: Mapping[str, str] = field(default_factory=_nothing)
+    """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +94,63 @@ class JobView:
     next_requeue_ms: int | None
     next_awake_ms: int | None
     body: bytes | None
+    more: Mapping[str, Reply] = field(default_factory=dict)
+    """What else the node says, in its own words: keys, attempts, the holder of the lease …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """What became of a job (WAITJOB)."""
+
+    id: str
+    state: Ending
+    result: bytes | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("waiting", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps a job from running (EXPLAIN)."""
+
+    code: str
+    words: str
+    ms_until: int | None
+    """When that will be over, if anybody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is where it is (EXPLAIN)."""
+
+    id: str
+    state: str
+    summary: str
+    reasons: tuple[Reason, ...]
+    history: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """A job that nobody will try again unless told to (DEAD LIST)."""
+
+    id: str
+    queue: str
+    cause: str
+    died_ms: int
+    """Unix milliseconds."""
+    attempts: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker as it introduced itself (WORKER LIST)."""
+
+    name: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def whole(reply: Reply) -> int:
@@ -118,23 +195,47 @@ def fields(reply: Reply) -> dict[str, Reply]:
 
 
 def deliveries(reply: Reply) -> list[Delivery]:
-    """What GETJOB … WITHCOUNTERS answers; null is no job."""
+    """What GETJOB answers, with or without counters and meta; null is no job."""
     if reply is None:
         return []
     return [_delivery(items(entry)) for entry in items(reply)]
 
 
+META_AT: Final = 7
+"""Where the token's name is in an entry with counters and meta. They come in this order."""
+
+
 def _delivery(entry: list[Reply]) -> Delivery:
     if len(entry) < 3:
         raise _unexpected("queue, id, body", entry)
-    counters = fields(entry[3:])
-    return Delivery(
-        id=text(entry[1]),
-        queue=text(entry[0]),
-        body=data(entry[2]),
-        nacks=whole(counters.get("nacks", 0)),
-        additional_deliveries=whole(counters.get("additional-deliveries", 0)),
-    )
+    job = Delivery(text(entry[1]), text(entry[0]), data(entry[2]))
+    if len(entry) == 3:
+        return job
+    if len(entry) == META_AT + 10 and entry[META_AT] == b"token":
+        job.nacks = whole(entry[4])
+        job.additional_deliveries = whole(entry[6])
+        job.token = text(entry[8])
+        job.attempt = whole(entry[10])
+        job.priority = whole(entry[12])
+        headers, keys = entry[14], entry[16]
+    else:
+        extra = fields(entry[3:])
+        job.nacks = whole(extra.get("nacks", 0))
+        job.additional_deliveries = whole(extra.get("additional-deliveries", 0))
+        job.token = text(extra.get("token", b""))
+        job.attempt = whole(extra.get("attempt", 1 + job.nacks + job.additional_deliveries))
+        job.priority = whole(extra.get("priority", 5))
+        headers, keys = extra.get("headers"), extra.get("keys")
+    if headers:
+        job.headers = strings(headers)
+    if keys:
+        job.keys = strings(keys)
+    return job
+
+
+def strings(reply: Reply) -> dict[str, str]:
+    """The reply is names and values, all of them text."""
+    return {name: text(value) for name, value in fields(reply).items()}
 
 
 def peeked(reply: Reply) -> list[Peeked]:
@@ -149,48 +250,122 @@ def queue_stats(reply: Reply) -> QueueStats | None:
     """What QSTAT answers; null is no such queue."""
     if reply is None:
         return None
-    field = fields(reply)
+    found = fields(reply)
     return QueueStats(
-        name=text(field.get("name")),
-        length=whole(field.get("len")),
-        age=whole(field.get("age")),
-        idle=whole(field.get("idle")),
-        blocked=whole(field.get("blocked")),
-        import_from=tuple(texts(field.get("import-from", []))),
-        import_rate=whole(field.get("import-rate", 0)),
-        jobs_in=whole(field.get("jobs-in")),
-        jobs_out=whole(field.get("jobs-out")),
-        pause=text(field.get("pause")),
+        name=text(found.get("name")),
+        length=whole(found.get("len")),
+        age=whole(found.get("age")),
+        idle=whole(found.get("idle")),
+        blocked=whole(found.get("blocked")),
+        import_from=tuple(texts(found.get("import-from", []))),
+        import_rate=whole(found.get("import-rate", 0)),
+        jobs_in=whole(found.get("jobs-in")),
+        jobs_out=whole(found.get("jobs-out")),
+        pause=text(found.get("pause")),
     )
+
+
+SHOWN: Final = frozenset((
+    "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
+    "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body",
+))
 
 
 def job_view(reply: Reply) -> JobView | None:
     """What SHOW answers; null is no such job."""
     if reply is None:
         return None
-    field = fields(reply)
+    found = fields(reply)
     queue, requeue, awake, body = (
-        field.get(name) for name in ("queue", "next-requeue-within", "next-awake-within", "body")
+        found.get(name) for name in ("queue", "next-requeue-within", "next-awake-within", "body")
     )
     return JobView(
-        id=text(field.get("id")),
+        id=text(found.get("id")),
         queue=None if queue is None else text(queue),
-        state=text(field.get("state")),
-        replicate=whole(field.get("repl")),
-        ttl=whole(field.get("ttl")),
-        ctime=whole(field.get("ctime")),
-        delay=whole(field.get("delay")),
-        retry=whole(field.get("retry")),
-        nacks=whole(field.get("nacks")),
-        additional_deliveries=whole(field.get("additional-deliveries")),
-        nodes_delivered=tuple(texts(field.get("nodes-delivered", []))),
-        nodes_confirmed=tuple(texts(field.get("nodes-confirmed", []))),
+        state=text(found.get("state")),
+        replicate=whole(found.get("repl")),
+        ttl=whole(found.get("ttl")),
+        ctime=whole(found.get("ctime")),
+        delay=whole(found.get("delay")),
+        retry=whole(found.get("retry")),
+        nacks=whole(found.get("nacks")),
+        additional_deliveries=whole(found.get("additional-deliveries")),
+        nodes_delivered=tuple(texts(found.get("nodes-delivered", []))),
+        nodes_confirmed=tuple(texts(found.get("nodes-confirmed", []))),
         next_requeue_ms=None if requeue is None else whole(requeue),
         next_awake_ms=None if awake is None else whole(awake),
         body=None if body is None else data(body),
+        more={name: value for name, value in found.items() if name not in SHOWN},
     )
 
 
 def _unexpected(wanted: str, reply: Reply) -> Error:
     shown = repr(reply)
     return BadReply(f"expected {wanted}, got {shown if len(shown) < 80 else shown[:77] + '...'}")
+
+
+def waited(reply: Reply) -> list[Waited]:
+    """What WAITJOB answers."""
+    found: list[Waited] = []
+    for each in items(reply):
+        entry = items(each)
+        if len(entry) < 3:
+            raise _unexpected("id, state, result", entry)
+        state = text(entry[1])
+        if state not in ("done", "dead", "expired", "deleted", "waiting"):
+            state = "unknown"
+        result = None if entry[2] is None else data(entry[2])
+        found.append(Waited(text(entry[0]), state, result))  # type: ignore[arg-type]  # checked above
+    return found
+
+
+def explanation(reply: Reply) -> Explanation | None:
+    """What EXPLAIN answers; null is no such job."""
+    if reply is None:
+        return None
+    entry = items(reply)
+    if len(entry) < 5:
+        raise _unexpected("id, state, summary, reasons, history", entry)
+    reasons = [items(each) for each in items(entry[3])]
+    return Explanation(
+        id=text(entry[0]),
+        state=text(entry[1]),
+        summary=text(entry[2]),
+        reasons=tuple(
+            Reason(text(each[0]), text(each[1]), None if each[2] is None else whole(each[2])) for each in reasons
+        ),
+        history=tuple(texts(entry[4])),
+    )
+
+
+def dead_page(reply: Reply) -> tuple[str, list[DeadJob]]:
+    """What DEAD LIST answers: where to go on, and jobs."""
+    page = items(reply)
+    if len(page) != 2:
+        raise _unexpected("cursor, jobs", page)
+    jobs = [items(each) for each in items(page[1])]
+    return text(page[0]), [
+        DeadJob(text(each[0]), text(each[1]), text(each[2]), whole(each[3]), whole(each[4]), text(each[5]))
+        for each in jobs
+    ]
+
+
+def workers(reply: Reply) -> list[WorkerView]:
+    """What WORKER LIST answers."""
+    return [WorkerView(text(each[0]), strings(each[1:])) for each in map(items, items(reply)) if each]
+
+
+def names_page(reply: Reply) -> tuple[str, list[str]]:
+    """What the scans answer: where to go on, and names."""
+    page = items(reply)
+    if len(page) != 2:
+        raise _unexpected("cursor, names", page)
+    return text(page[0]), texts(page[1])
+
+
+def jobs_page(reply: Reply) -> tuple[str, list[JobView]]:
+    """What JSCAN … REPLY all answers: where to go on, and jobs."""
+    page = items(reply)
+    if len(page) != 2:
+        raise _unexpected("cursor, jobs", page)
+    return text(page[0]), [view for each in items(page[1]) if (view := job_view(each)) is not None]

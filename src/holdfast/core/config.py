@@ -162,6 +162,9 @@ SETTINGS: Final = [
     Setting("maxmemory-policy", CHOICE, "acks",
             "At 95 % of maxmemory evict what nobody will get again (acks), or nothing (noeviction).",
             choices=("acks", "noeviction")),
+    Setting("overflow-from", NUMBER, str(limits.OVERFLOW_PERCENT),
+            "With a journal: above so many percent of maxmemory, jobs that are not needed soon are on disk alone; "
+            "0: never.", high=70),
     Setting("poison-after", NUMBER, "0",
             "A job whose worker was not heard of again so many times is dead, cause poison; 0: no such bound.",
             high=limits.DURATION_S_MAX),

@@ -22,6 +22,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.node import Node
 from holdfast.core.session import Session
+from holdfast.core.store import Unreadable
 
 
 class Direct:
@@ -112,7 +113,10 @@ class Direct:
         node = self.node
         if not (session.is_plain and node.is_plain):
             return self.otherwise(session, [b"ACKJOB", jid])
-        job = node.find(jid)
+        try:
+            job = node.find(jid)
+        except Unreadable:
+            return self.otherwise(session, [b"ACKJOB", jid])
         if job is None or job.holders != 1:
             if len(node.peers) > 1 or node.is_joining or not is_id(jid):
                 return self.otherwise(session, [b"ACKJOB", jid])

@@ -88,6 +88,13 @@ NO_REPL_LEAVING: Final = (
     + b", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
 )
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+NO_HOME: Final = b"NOREPL The node that decides about its key could not be reached in time; nothing was added"
+LOST_HOME: Final = b"the node that decides about its key went away before it answered"
+NO_ANSWER: Final = b"UNKNOWN the node that has to do this did not answer; it may have done it or not"
+NOT_HOME: Final = b"TRYAGAIN the node that decides about this is being found"
+BATCH_COUNT: Final = b"ERR BATCH CLOSE takes a number of jobs from 0 to 1000000"
+BATCH_CLOSED: Final = b"ERR this batch was closed already, with another count or another job after THEN"
+BATCHES_FULL: Final = b"OOM this node counts for as many batches as it can"
 NO_AUTH: Final = b"NOAUTH Authentication required."
 BAD_PASSWORD: Final = b"ERR invalid password"
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
@@ -107,6 +114,7 @@ JOURNAL_LOST: Final = (
     b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
     b"is started again"
 )
+UNREADABLE: Final = b"MISCONF a job that is on disk cannot be read (%b). It is tried again"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"
 
 

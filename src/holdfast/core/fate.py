@@ -21,6 +21,7 @@ from holdfast.core import (
     acks,
     failure,
     gates,
+    groups,
     history,
     leases,
     links,
@@ -164,7 +165,7 @@ def change(node: Node, job: Job, priority: i64, queue: Queue) -> None:
     """Another priority, another queue: the last word counts, by the clock of whoever said it."""
     more = failure.own_more(node, job)
     more.changed = max(node.wall, more.changed + 1)
-    is_queued = job.state == QUEUED
+    is_queued = job.state == QUEUED or groups.is_held(job)
     put_elsewhere(node, job, priority, queue)
     records.fate(node, job)
     spread(node, job)
@@ -180,6 +181,7 @@ def put_elsewhere(node: Node, job: Job, priority: i64, queue: Queue) -> None:
         job.state = ACTIVE
     job.priority = i16(priority)
     if queue is not job.queue:
+        gates.leaves(node, job)
         job.queue.held -= 1
         queue.held += 1
         queue.used = node.now

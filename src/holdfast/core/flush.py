@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from holdfast.core import acks, errors, history, queues, records, replicate, results, unique, waiting
-from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def flush_queue(node: Node, queue: Queue) -> i64:
     """Delete every job of a queue, in whatever state; returns how many."""
     count: i64 = 0
+    for run in runs_of(queue):
+        for job in opened(node, run):
+            history.deleted(node, job, b"flushed")
+            node.end(job, acks.FLUSHED)
+            count += 1
     for job in jobs_of(node, queue):
         count += 0 if job.state == ACKED else 1
         if job.state == WAIT_REPL:
@@ -24,6 +29,28 @@ def flush_queue(node: Node, queue: Queue) -> i64:
             history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
+
+
+def runs_of(queue: Queue) -> list[Run]:
+    """Runs of jobs that are on disk."""
+    found: list[Run] = []
+    for lane in queue.lanes:
+        for block in lane.blocks:
+            if block.run is not None:
+                found.append(block.run)
+    return found
+
+
+def opened(node: Node, run: Run) -> list[Job]:
+    """The jobs of a run, in memory; the caller ends them, before the next is opened. Raises Unreadable."""
+    places = [(job.origin, int(job.seq)) for job in node.overflow.read(run)]
+    node.overflow.open(run)
+    found: list[Job] = []
+    for origin, seq in places:
+        job = origin.get(seq)
+        if job is not None:
+            found.append(job)
+    return found
 
 
 def jobs_of(node: Node, queue: Queue) -> list[Job]:
@@ -35,6 +62,11 @@ def flush_all(node: Node) -> None:
     for job in node.all_jobs():
         if job.state == WAIT_REPL:
             replicate.abort(node, job, errors.NO_REPL_REMOVED)
+    for queue in node.queues.values():
+        for run in runs_of(queue):
+            for job in opened(node, run):
+                history.deleted(node, job, b"flushed")
+                node.forget(job)
     for job in node.all_jobs():
         history.deleted(node, job, b"flushed")
         node.forget(job)

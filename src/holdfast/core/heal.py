@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import census, federate, replicate
-from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core import census, federate, home, replicate, takeover
+from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
 
@@ -60,11 +60,13 @@ def walk(node: Node, heals: bool) -> None:
                     if job is None:
                         continue
                     jobs_left -= 1
+                    if job.state == FOLDED:
+                        continue  # has one copy and wants no other; a leaving node gives it away (`drain`)
                     census.note(node, job)
                     made = heal(node, job, heals)
                     if made > 0:
                         copies += made
-                        size += made * len(job.body)
+                        size += made * len(job.kept)
                 seq = (page.number + 1) * len(page.slots)
                 if jobs_left <= 0 or copies >= COPIES_PER_BEAT or size >= BYTES_PER_BEAT:
                     node.heal_origin = prefix
@@ -153,8 +155,8 @@ def is_somebody_else_first(node: Node, job: Job) -> bool:
 def drain(node: Node) -> None:
     """Give queued jobs to nodes that stay."""
     targets = [peer for peer in node.peers if peer.is_reachable(node.now)]
-    if not targets:
-        return
+    if not targets or takeover.has_slots(node):
+        return  # jobs with keys go along with their slots
     left = MOVES_PER_BEAT
     for queue in list(node.queues.values()):
         while queue.size > 0 and left > 0:
@@ -169,11 +171,13 @@ def is_safe_to_stop(node: Node) -> bool:
     """Everything this node holds is held by enough others, and nothing is in doubt."""
     if node.broken("safe-too-soon"):
         return True
-    if node.endings or node.filling:
+    if node.endings or node.filling or node.overflow.folded > 0:
         return False
     for peer in node.peers:
         if peer.moves:
             return False
+    if takeover.has_slots(node) and not home.is_alone(node):
+        return False
     others = [peer for peer in node.peers if peer.is_member and peer.index != ME]
     staying = len([peer for peer in others if not peer.is_leaving(node.now)])
     for job in node.all_jobs():

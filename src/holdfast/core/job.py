@@ -19,8 +19,10 @@ from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 from holdfast.core.alarms import Alarm
 from holdfast.core.limits import LEASE_BYTES, NEVER
 from holdfast.core.more import More
+from holdfast.core.store import NO_STORE, Store, read_place, size_at
 
 if TYPE_CHECKING:
+    from holdfast.core.overflow import Overflow
     from holdfast.core.queue import Queue
 
 # States of a local copy. GONE is what a forgotten job says to those who still hold a reference to it.
@@ -30,8 +32,9 @@ QUEUED: Final = 2
 ACKED: Final = 3
 GONE: Final = 4
 DEAD: Final = 5  # has failed too often, or was given up: kept, and queued again only on somebody's word (fate.py)
+FOLDED: Final = 6  # what stands for a run of queued jobs that are on disk (Run)
 
-STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone", b"dead"]
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked", b"gone", b"dead", b"queued"]
 
 # Flags.
 HANDED_OUT: Final = 1  # this node gave the job to a consumer at least once
@@ -44,6 +47,7 @@ BINNED: Final = 512  # queued, and its domain must let it go out (rules.py)
 COUNTED: Final = 1024  # out, and counted as such by its domain or the throttle of its queue
 SPECIAL: Final = 128  # has more than a plain job: `more` or `lease` is not None, or somebody waits for its end
 UNSURE: Final = 64  # a holder has lost what it knew, so others may hold the job of whom nobody knows any more
+AWAY: Final = 16384  # its body is on disk, and `kept` says where (overflow.py)
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
 LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
@@ -79,6 +83,7 @@ class Lease:
         self.ms: i64 = ms  # how long it was given for
         self.fraction: i64 = -1  # how far the worker says it is, in thousandths; -1: it has not said
         self.progress: bytes = b""
+        self.is_first: bool = False  # it was not handed out before
         self.is_cancelled: bool = False  # the worker is told at its next word
 
 
@@ -94,7 +99,7 @@ class Job:
         self.qtime: i64 = 0  # when it is to be queued, ms: end of its delay or of its lease; 0 if not at all
         self.origin: Origin = origin
         self.queue: Queue = queue
-        self.body: bytes = body
+        self.kept: bytes = body  # its body, or with the flag AWAY the place of it
         self.retry: i32 = 0  # seconds a consumer has before the job is queued again; 0: at most once
         self.delay: i32 = 0
         self.minutes: i32 = i32(minutes)  # the TTL field of the id
@@ -113,6 +118,34 @@ class Job:
         self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
         self.asks: u8 = 0  # how often that node said it is still queued there
         self.hops: u8 = 0  # moves since it was queued
+
+    @property
+    def body(self) -> bytes:
+        """Read from disk if that is where it is. Raises Unreadable; who hands jobs out uses overflow.bring first."""
+        return read_place(self.origin.store, self.kept) if self.flags & AWAY else self.kept
+
+    def body_bytes(self) -> i64:
+        """How long it is, wherever it is."""
+        return size_at(self.kept) if self.flags & AWAY else len(self.kept)
+
+
+@mypyc_attr(acyclic=True)
+class Run(Job):
+    """Stands for a run of queued jobs that are on disk: in their places in pages, and in their lane (overflow.py).
+
+    Its number and times are those of the first job, so that it sorts where they do; its life ends when the first
+    of theirs does.
+    """
+
+    def __init__(self, first: Job, overflow: Overflow, place: i64, size: i64, count: i64, expire: i64) -> None:
+        super().__init__(first.seq, first.rnd, first.origin, first.queue, b"", first.ctime, expire, 0)
+        self.priority = first.priority
+        self.state = FOLDED
+        self.overflow: Overflow = overflow
+        self.place: i64 = place
+        self.size: i64 = size
+        self.count: i64 = count
+        self.walk: i64 = 0  # the last snapshot that has it
 
 
 def special_cost(job: Job) -> i64:
@@ -151,6 +184,7 @@ class Origin:
         self.put_page: Page = Page(self, -1)  # the pages last used, so that neighbours need no lookup
         self.get_page: Page = self.put_page
         self.count: i64 = 0
+        self.store: Store = NO_STORE  # where bodies are that are not in memory
 
     def find_page(self, seq: i64) -> Page | None:
         number: i64 = seq // PAGE_SLOTS
@@ -202,6 +236,12 @@ class Origin:
         self.count -= 1
         if page.live == 0 and page is not self.put_page:
             self.drop(page)
+
+    def replace(self, seq: i64, job: Job) -> None:
+        """What is known of that number is another object from now on."""
+        page = self.find_page(seq)
+        assert page is not None
+        page.slots[seq % PAGE_SLOTS] = job
 
     def drop(self, page: Page) -> None:
         page.wake = NEVER  # its entry in the alarms no longer counts

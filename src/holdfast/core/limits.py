@@ -80,6 +80,18 @@ BACKOFF_MOST_S: Final = 3600
 BATCH_MAX: Final = 1_000_000
 """Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
 
+BATCHES_MAX: Final = 100_000
+"""Batches that a node counts for: the bits of a hundred thousand small ones are some tens of megabytes."""
+
+BATCH_BYTES: Final = 600
+"""A batch: the object, its bits where they are few, its causes and its places in the tables."""
+
+BATCH_IDLE_MS: Final = 7 * 86_400_000
+"""A batch of which nothing is heard for a week is given up: whoever was to close it, or its jobs, are gone."""
+
+BATCH_KEPT_MS: Final = 3_600_000
+"""A complete batch can be asked about for an hour."""
+
 TRIES_KEPT: Final = 10
 """Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
 
@@ -174,6 +186,9 @@ WAITING_PERCENT: Final = 5
 MEMORY_DEFAULT: Final = GIB
 """`maxmemory` is mandatory and 1 GiB unless set, as in Disque."""
 
+OVERFLOW_PERCENT: Final = 60
+"""Where overflow begins: well below the first level, so that a node that can overflow does not send copies away."""
+
 MEMORY_LEVEL1_PERCENT: Final = 75
 MEMORY_LEVEL2_PERCENT: Final = 95
 """Above the first a node keeps new copies elsewhere if it can; above the second it evicts what is safe."""
@@ -181,6 +196,30 @@ MEMORY_LEVEL2_PERCENT: Final = 95
 JOB_BYTES: Final = 160
 """What a job costs beside its body: the object (128), its place in its page (8 + a share of the page, 10)
 and in its queue (8 + slack of a block, 6). Measured: see bench/core.py, bytes per pending job."""
+
+FOLDED_JOB_BYTES: Final = 12
+"""What is left of a job in a run on disk: its place in its page (8 + a share of the page, 2), a share of the run."""
+
+OVERFLOW_ROOM_PERCENT: Final = 2
+"""Of maxmemory: so much is moved to disk at a time, so that there is something to choose from."""
+
+OVERFLOW_STEP_BYTES: Final = 2 * MIB
+"""Moved in one turn: about two milliseconds of writing to the memory of the system."""
+
+OVERFLOW_STEPS_MAX: Final = 64
+"""Turns' worth of it for one command that finds no memory at all."""
+
+OVERFLOW_LOOKS: Final = 256
+"""Blocks, queues or pages looked at in one turn for something to move: some ten microseconds when there is nothing."""
+
+OVERFLOW_INLINE_MAX: Final = 1024
+"""Longer bodies have a place of their own on disk. So a run is at most some 300 KB, and reading one takes no time."""
+
+OVERFLOW_BODY_MIN: Final = 128
+"""Of shorter bodies the place and the reading would cost more than the body."""
+
+OVERFLOW_RETRY_MS: Final = 1000
+"""After a failed write or read of what has overflowed."""
 
 MORE_BYTES: Final = 320
 """What keys, headers and rules of a job cost beside their texts: the object (208) and its list (56 and up)."""

@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     bounds,
     chores,
     dispatch,
@@ -59,22 +60,25 @@ from holdfast.core import (
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
+from holdfast.core.batches import Batches
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
+from holdfast.core.forward import Forwards
 from holdfast.core.history import Tale
-from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
     ASKING,
+    AWAY,
     BACKING_OFF,
     COUNTED,
+    FOLDED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -88,6 +92,7 @@ from holdfast.core.job import (
     Job,
     Origin,
     Page,
+    Run,
     special_cost,
 )
 from holdfast.core.limits import (
@@ -101,12 +106,15 @@ from holdfast.core.limits import (
 from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
+from holdfast.core.overflow import Overflow
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.registers import Registers
+from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
+from holdfast.core.rows import Homes
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -116,6 +124,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.takeover import Takeovers
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -192,7 +201,13 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.batches: Batches = Batches()
+        self.takeovers: Takeovers = Takeovers()
+        self.forwards: Forwards = Forwards()
+        self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
         self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.hinted: dict[Job, int] = {}  # jobs with keys that came from others: who is asked whether they live
+        self.merged: dict[bytes, bytes] = {}  # jobs that turned out to be others
         self.windows: Windows = Windows()
         self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
@@ -260,6 +275,7 @@ class Node:
         self.spent: deque[Job] = deque()  # handed out at most once: what can be evicted, the oldest first
         self.spent_gone: i64 = 0  # of these, ended in some other way
         self.handouts: i64 = 0  # with a token, since the start
+        self.overflow: Overflow = Overflow(self)
         self.apply_settings()
 
     # -- events --------------------------------------------------------------------------------------------
@@ -532,7 +548,7 @@ class Node:
         self.jobs += 1
         job.queue.held += 1
         job.queue.used = self.now
-        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body))
+        self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept))
         if job.flags & SPECIAL:
             self.account(special_cost(job))
         self.alarms.at_latest(page, job.expire)
@@ -545,6 +561,7 @@ class Node:
             cost += queue_cost(queue_name)
         if self.level >= 2 or self.used + cost > self.full:
             memory.evict(self, cost)
+            self.overflow.make_room(cost)
             if self.used + cost > self.full:
                 raise Refused(errors.OUT_OF_MEMORY)
         size: i64 = 0 if queue is None else queue.size + queue.lined + queue.adding
@@ -583,7 +600,7 @@ class Node:
         while True:
             job = queue.pop()
             if job is None or job.expire > self.now:
-                return job
+                return job if job is None or not job.flags & AWAY else self.overflow.bring(job)
             job.state = ACTIVE
             self.expire(job)
 
@@ -599,7 +616,7 @@ class Node:
         `form` says what the consumer wants to know of it, `lease_ms` for how long it wants it; 0: its RETRY time.
         """
         queue = job.queue
-        body = job.body
+        body = job.kept
         job.state = ACTIVE
         job.flags |= HANDED_OUT
         job.taker = session.number
@@ -671,6 +688,9 @@ class Node:
             if job.state == GONE:
                 return
         history.expired(self, job)
+        if job.flags & SPECIAL and job.state != ACKED and batches.must_tell(self, job, acks.EXPIRED):
+            acks.end(self, job, acks.EXPIRED)
+            return
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -700,7 +720,8 @@ class Node:
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
-        if job.holders & ~1 and job.state != GONE:
+        is_held = job.flags & SPECIAL != 0 and job.state == ACTIVE and not requeue.is_leased(self, job)
+        if job.holders & ~1 and job.state != GONE and not is_held:
             requeue.tell_queued(self, job, job.holders & ~1)
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
@@ -709,7 +730,8 @@ class Node:
             job.queue.acked += 1
         if job.flags & WATCHED:
             results.tell_end(self, job, results.word_of(why))
-        if job.holders == 1 and job.task is None and not job.flags & UNSURE:
+        is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)
+        if job.holders == 1 and job.task is None and not job.flags & UNSURE and is_told:
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)
@@ -727,6 +749,8 @@ class Node:
         seq = id_seq(jid)
         assert origin is not None
         job = origin.get(seq)
+        if isinstance(job, Run):
+            job = self.overflow.find(job, origin, seq)
         if job is None or not id_matches(jid, seq, job.rnd, i64(job.minutes)):
             return None
         return job
@@ -752,15 +776,16 @@ class Node:
         queue.held -= 1
         self.jobs -= 1
         job.origin.remove(job)
-        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body)))
-        job.body = b""
-        if job.flags & (SPECIAL | COUNTED | IN_DOUBT):
+        self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept)))
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY):
+            self.overflow.drop(job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
             self.dead.pop(job, None)
             if job.flags & WATCHED:
                 results.lost_sight(self, job)
+        job.kept = b""
 
     def wake_page(self, page: Page) -> None:
         """Look at every job of a page: some may have reached the end of a delay, a lease or their life."""
@@ -769,6 +794,8 @@ class Node:
         slots = page.slots
         for i in range(len(slots)):
             job = slots[i]
+            if isinstance(job, Run):
+                job = self.overflow.wake(page, i, job)
             if job is None:
                 continue
             if job.expire <= now:
@@ -787,24 +814,27 @@ class Node:
             self.alarms.at_latest(page, earliest)
 
     def all_jobs(self) -> list[Job]:
+        """Those in memory; the others are plain and queued (overflow.py)."""
         found: list[Job] = []
         for origin in self.origins.values():
             for page in list(origin.pages.values()):
                 for job in page.slots:
-                    if job is not None:
+                    if job is not None and job.state != FOLDED:
                         found.append(job)
         return found
 
     # -- what the cluster needs of a job -------------------------------------------------------------------
 
     def free_body(self, job: Job) -> None:
-        self.account(-len(job.body))
-        job.body = b""
+        self.account(-len(job.kept))
+        self.overflow.drop(job)
+        job.kept = b""
 
     def origin(self, prefix: bytes) -> Origin:
         found = self.origins.get(prefix)
         if found is None:
             found = Origin(prefix)
+            found.store = self.overflow.store
             self.origins[prefix] = found
         return found
 
@@ -859,6 +889,7 @@ class Node:
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
+        self.overflow.apply_settings()
         if not users.are_asked_for(self):
             for session in self.sessions.values():
                 session.is_trusted = True

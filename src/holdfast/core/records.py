@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from holdfast.core import batches
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
 from holdfast.core.peers import MY_BIT, Peer, Tomb
@@ -28,6 +29,7 @@ from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
+    from holdfast.core.batches import Batch
     from holdfast.core.node import Node
 
 NODE: Final = 1
@@ -54,6 +56,10 @@ FATE: Final = 30
 LEASE: Final = 31
 RESULT: Final = 32
 KEY: Final = 40
+SLOTS: Final = 41
+MERGED: Final = 42
+BATCH: Final = 43
+BATCH_BIT: Final = 44
 REGISTER: Final = 60
 THROTTLE: Final = 61
 
@@ -186,7 +192,7 @@ def add(node: Node, job: Job, life: i64) -> None:
     if node.wall != node.log_wall:
         tell_time(node)
     queue = job.queue.name
-    body = job.body
+    body = job.kept
     out = node.log
     write_i32_le(out, i32(ADD_FIXED + len(queue) + len(body)))
     out.append(ADD)
@@ -423,6 +429,52 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    end(node)
+
+
+def slots(node: Node, slots: list[int]) -> None:
+    """Who is the home of some slots."""
+    if not node.is_recording:
+        return
+    homes = node.homes
+    mask: i64 = 0
+    for slot in slots:
+        mask |= node.peers[homes.owners[slot]].bit
+    explain(node, mask)
+    out = begin(node, SLOTS)
+    for slot in slots:
+        bus.write_u16(out, slot)
+        bus.write_u32(out, homes.epochs[slot])
+        bus.write_i8(out, homes.owners[slot])
+    end(node)
+
+
+def batch(node: Node, batch: Batch, is_gone: bool) -> None:
+    """A batch as it stands, or that there is none any more."""
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH)
+    bus.write_i8(out, 1 if is_gone else 0)
+    bus.write_name(out, batch.name if is_gone else batches.state(batch, node.now))
+    end(node)
+
+
+def batch_bit(node: Node, name: bytes, index: i64, cause: i64) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH_BIT)
+    bus.write_u32(out, index)
+    bus.write_i8(out, cause)
+    bus.write_name(out, name)
+    end(node)
+
+
+def merged(node: Node, jid: bytes, into: bytes) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, MERGED)
+    out.write(jid)
+    out.write(into)
     end(node)
 
 

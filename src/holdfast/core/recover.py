@@ -8,10 +8,11 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     doubt,
     fate,
     flush,
-    groups,
+    home,
     leases,
     membership,
     queues,
@@ -20,6 +21,7 @@ from holdfast.core import (
     requeue,
     results,
     rules,
+    takeover,
     tombs,
     unique,
 )
@@ -28,16 +30,20 @@ from holdfast.core.job import (
     ACK_ONLY,
     ACKED,
     ACTIVE,
+    AWAY,
     BACKING_OFF,
     DEAD,
     HANDED_OUT,
     IN_DOUBT,
     MOVING,
+    QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
     Job,
     Lease,
     Origin,
+    Page,
+    Run,
     special_cost,
 )
 from holdfast.core.more import read
@@ -47,6 +53,8 @@ from holdfast.core.records import (
     ADD,
     ADD_FIXED,
     BACK,
+    BATCH,
+    BATCH_BIT,
     CLOCK,
     COUNTS,
     CUT,
@@ -66,11 +74,13 @@ from holdfast.core.records import (
     KEY,
     LEASE,
     MEMBER,
+    MERGED,
     NODE,
     QUEUE,
     REFUSED,
     REGISTER,
     RESULT,
+    SLOTS,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -85,6 +95,9 @@ if TYPE_CHECKING:
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
+EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
+"""Flags with which a job may be queued before everything is read."""
+
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -96,6 +109,7 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
+        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -143,6 +157,11 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == SLOTS:
+            self.load_slots(reader)
+        elif kind == MERGED:
+            jid = reader.text(bus.ID)
+            self.node.merged[jid] = reader.text(bus.ID)
         elif kind == RESULT:
             jid = reader.text(bus.ID)
             reader.u8()
@@ -153,6 +172,12 @@ class Loading:
             registers.load(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
+        elif kind == BATCH:
+            self.load_batch(reader, passed)
+        elif kind == BATCH_BIT:
+            index = reader.u32()
+            cause = reader.u8()
+            batches.set_bit(self.node, reader.name(), index, cause)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -252,7 +277,8 @@ class Loading:
         seq = read_i64_le(data, at + 4)
         known = origin.get(seq)
         if known is not None:
-            known.holders |= holders
+            if known.holders | holders != known.holders:
+                self.take_out(origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -274,7 +300,45 @@ class Loading:
 
     def job_named(self, reader: Reader) -> Job | None:
         at = reader.skip(12)
-        return self.origin(i64(read_i32_le(reader.data, at))).get(read_i64_le(reader.data, at + 4))
+        origin = self.origin(i64(read_i32_le(reader.data, at)))
+        seq = read_i64_le(reader.data, at + 4)
+        job = origin.get(seq)
+        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
+
+    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
+        """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
+        if isinstance(job, Run):
+            job = self.node.overflow.find(job, origin, seq)
+        if job.state == QUEUED:
+            job.queue.remove(job)
+            job.queue.jobs_in -= 1
+            job.state = ACTIVE
+        return job
+
+    def make_room(self) -> None:
+        """There is more than memory holds: queue what is to be queued in the end, so that it can overflow."""
+        node = self.node
+        if not node.overflow.is_due():
+            return
+        if self.requeues and not doubt.is_possible(node):
+            for origin in node.origins.values():
+                first = self.queued.get(origin, 0)
+                self.queued[origin] = len(origin.order)
+                for number in origin.order[max(0, first - 1):]:
+                    page = origin.pages.get(number)
+                    if page is not None:
+                        self.queue_early(page)
+        while node.overflow.is_due() and node.overflow.step():
+            pass
+
+    def queue_early(self, page: Page) -> None:
+        for job in page.slots:
+            if (
+                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
+                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
+            ):
+                job.flags |= QUEUED_BEFORE
+                job.queue.push(job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -424,19 +488,25 @@ class Loading:
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
-    def index_keys(self, jobs: list[Job]) -> None:
-        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
-        node = self.node
-        lined: list[Job] = []
-        for job in jobs:
-            more = job.more
-            if more is None or job.state != ACTIVE:
-                continue
-            if more.unique:
-                unique.index(node, job)
-            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
-                lined.append(job)
-        groups.rejoin(node, lined)
+    def load_batch(self, reader: Reader, passed: i64) -> None:
+        is_gone = reader.u8() != 0
+        data = reader.name()
+        known = self.node.batches.by_name.get(data) if is_gone else None
+        if known is not None:
+            batches.drop(self.node, known)
+        elif not is_gone:
+            batches.unite(self.node, data, passed)
+
+    def load_slots(self, reader: Reader) -> None:
+        """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
+        homes = self.node.homes
+        while reader.more():
+            slot = int(reader.u16())
+            epoch = int(reader.u32())
+            owner = self.table[reader.u8()]
+            if owner >= 0:
+                homes.epochs[slot] = epoch
+                homes.owners[slot] = owner
 
     def distrust(self, jobs: list[Job]) -> None:
         """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
@@ -459,8 +529,10 @@ class Loading:
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         rules.count_all(node)
+        if home.is_alone(node):
+            takeover.claim_all(node)
+        batches.recount(node)
         jobs = node.all_jobs()
-        self.index_keys(jobs)
         self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:
@@ -500,6 +572,7 @@ def load(node: Node, kept: list[bytes]) -> None:
     loading = Loading(node)
     for data in kept:
         loading.one(data)
+        loading.make_room()
     loading.finish()
     node.is_recording = was_recording
     node.log.truncate(0)

@@ -128,7 +128,7 @@ def ask(node: Node, job: Job, count: i64) -> None:
 
 def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
     """More holders: known to this node before their copies leave, and to all who hold the job already."""
-    if not chosen:
+    if not chosen or not node.overflow.fetch(job):
         return
     earlier = job.holders & ~MY_BIT
     for peer in chosen:
@@ -160,6 +160,8 @@ def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
     left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
     if len(left) <= count:
         return left
+    if job.flags & SPECIAL and home.is_keyed(job):
+        return home.candidates(node, job, left)[:count]
     holders = [peer for peer in node.peers if peer.bit & job.holders]
     hosts = {host_of(peer) for peer in holders}
     zones = {peer.facts.zone for peer in holders}
@@ -237,6 +239,8 @@ def send_copy(node: Node, peer: Peer, job: Job) -> None:
 
 def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
     """The same bytes for all: they are in our own numbering of nodes."""
+    if not node.overflow.fetch(job):
+        return  # as if they had been lost on the way
     delay_left: i64 = max(0, end_of_delay(job) - node.now)
     copy = BytesWriter()
     copy.append(bus.REPL)

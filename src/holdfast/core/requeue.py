@@ -17,7 +17,23 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, failure, fate, history, leases, links, peers, records, replicate, rules, tombs
+from holdfast.core import (
+    acks,
+    failure,
+    fate,
+    gates,
+    groups,
+    history,
+    home,
+    leases,
+    links,
+    peers,
+    records,
+    replicate,
+    rules,
+    tombs,
+    unique,
+)
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -80,6 +96,8 @@ def due(node: Node, job: Job) -> None:
         return
     if job.queue.paused & PAUSE_IN and job.retry > 0:
         node.wake_at(job, node.now + retry_ms)
+        return
+    if job.flags & SPECIAL and gates.defers(node, job):
         return
     others = job.holders & ~MY_BIT
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
@@ -157,7 +175,7 @@ def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
 
 def rank(node: Node, job: Job) -> i64:
     """How many of the holders that can be heard come before this node in the job's order."""
-    if job.responsible == ME or node.broken("no-holder-order"):
+    if job.responsible == ME or node.broken("no-holder-order") or home.is_keyed(job):
         return 0
     mine = order_key(job, node.node_id)
     before: i64 = 0
@@ -255,13 +273,18 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif job.state == WAIT_REPL:
         write_state(node, peer, jid, IS_HELD, SLACK_MS, job.holders)
+    elif job.flags & SPECIAL and groups.is_held(job):
+        write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
-    elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
+    elif (
+        job.responsible == ME and job.qtime > node.now and not job.flags & ASKING
+        and not gates.is_elsewhere(node, job)
+    ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif (
         order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
-        and not node.broken("no-holder-order")
+        and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
     ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
         write_state(node, peer, jid, IS_HELD, i64(job.retry) * 1000, job.holders)
@@ -290,6 +313,8 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a state that no job can be in")
     if job is None or job.state == ACKED or job.state == WAIT_REPL or job.state == DEAD:
         return
+    if node.hinted:
+        unique.heard(node, peer, job)
     if state != IS_UNKNOWN:
         new = (holders & ~job.holders) & peers.linked(node)
         tombs.learn_holders(node, job, holders | peer.bit)
@@ -353,11 +378,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == WAIT_REPL:
         return
-    is_nacked = nacks > i64(job.nacks)
-    if is_nacked or deliveries > i64(job.deliveries):
-        job.nacks = i32(max(i64(job.nacks), nacks))
-        job.deliveries = i32(max(i64(job.deliveries), deliveries))
-        records.counts(node, job)
+    is_nacked = learn_counts(node, job, nacks, deliveries)
     if is_leased(node, job) and not is_nacked:  # a NACK ends the lease, at whichever holder it came in
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
@@ -378,6 +399,16 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+
+
+def learn_counts(node: Node, job: Job, nacks: i64, deliveries: i64) -> bool:
+    """Somebody says how often it was refused and delivered again; whether it was refused once more."""
+    is_nacked = nacks > i64(job.nacks)
+    if is_nacked or deliveries > i64(job.deliveries):
+        job.nacks = i32(max(i64(job.nacks), nacks))
+        job.deliveries = i32(max(i64(job.deliveries), deliveries))
+        records.counts(node, job)
+    return is_nacked
 
 
 def tell_working(node: Node, job: Job, ms: i64) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import peers, records, waiting
+from holdfast.core import acks, peers, records, waiting
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACK_ONLY, ACKED, SPECIAL, WAIT_REPL, WATCHED, Job
 from holdfast.core.job import DEAD as IS_DEAD
@@ -200,6 +200,8 @@ def why_of(job: Job) -> i64:
 
 def word_of(why: i64) -> i64:
     """By how an ending is called (acks.py): acknowledged is done, anything else is a deletion."""
+    if why == acks.EXPIRED:
+        return EXPIRED
     return DONE if why == 0 else DELETED
 
 

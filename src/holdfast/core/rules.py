@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import domains, federate, records, tenants, waiting
-from holdfast.core.job import ACTIVE, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core.job import ACTIVE, AWAY, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -324,6 +324,8 @@ def pop(node: Node, queue: Queue) -> Job | None:
             job.state = ACTIVE
             node.expire(job)
             continue
+        if job.flags & AWAY and node.overflow.bring(job) is None:
+            return None
         pay(node, job, throttle, domain)
         return job
     return None

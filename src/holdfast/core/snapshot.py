@@ -6,7 +6,8 @@ snapshot and then the segment. A page was written some time after the segment be
 changes that the page knew already. That does no harm, since a record sets values and never adds to them: in
 the end each has its last one. What is new since the beginning is in the segment alone and need not be walked.
 
-Nothing is copied and nothing stands still, except for one slice at a time.
+Nothing is copied and nothing stands still, except for one slice at a time. Jobs and bodies that are on disk
+(overflow.py) are read when their turn comes, and are in memory no longer than it takes to write them.
 """
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from holdfast.core.job import (
     WAIT_REPL,
     Job,
     Page,
+    Run,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Walk:
         self.page: i64 = 0
         self.tombs: list[bytes] = list(node.tombs)
         self.tomb: i64 = 0
+        node.overflow.walks += 1
+        self.number: i64 = node.overflow.walks
         self.results: list[bytes] = list(node.results.kept)
         self.result: i64 = 0
         self.is_begun: bool = False
@@ -84,6 +88,13 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
+            known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
+            if known:
+                records.slots(node, known)
+            for batch in node.batches.by_name.values():
+                records.batch(node, batch, False)
+            for jid, into in node.merged.items():
+                records.merged(node, jid, into)
             registers.write_all(node)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:
@@ -92,7 +103,9 @@ class Walk:
             if len(self.log) >= bytes_most:
                 return
             for job in self.pages[self.page].slots:
-                if job is not None:
+                if isinstance(job, Run):
+                    self.write_run(job)
+                elif job is not None:
                     write_job(node, job)
             self.page += 1
         while self.tomb < len(self.tombs):
@@ -128,6 +141,13 @@ class Walk:
         self.results = []
         self.page = self.tomb = self.result = 0
         self.is_done = True
+
+    def write_run(self, run: Run) -> None:
+        """All jobs of a run, when the first of their pages comes. Those that are moved meanwhile may come twice."""
+        if run.walk != self.number:
+            run.walk = self.number
+            for job in self.node.overflow.read(run):
+                write_job(self.node, job)
 
 
 def write_job(node: Node, job: Job) -> None:

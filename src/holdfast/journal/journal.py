@@ -17,6 +17,7 @@ from holdfast.core.recover import Loading
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, Folder, JournalError, segment_path
 from holdfast.journal.rewrite import Rewrite
+from holdfast.journal.spill import Spill
 from holdfast.journal.writer import Writer
 
 log = logging.getLogger("holdfast")
@@ -55,6 +56,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"cannot use the folder {self.path}: {error.strerror}") from None
         folder = Folder.look(self.path)
+        self.begin_overflow()
         total = max(1, folder.size())
         if not folder.is_empty():
             node.is_loading = True
@@ -65,6 +67,7 @@ class Journal:
                 if folder.header is not None:
                     self.check_owner(folder.header.node_id, folder.header.incarnation)
                 loading.batch(records)
+                loading.make_room()
                 if done >= due:
                     due = done + LOAD_SLICE_BYTES
                     node.refuse(errors.LOADING % (100 * done // total))
@@ -95,6 +98,20 @@ class Journal:
                 "meanwhile would come back. Move the journal elsewhere to start without it"
             )
 
+    def begin_overflow(self) -> None:
+        """From now on jobs may be on disk alone. Before a load: there may be more of them than memory holds.
+
+        What has overflowed stays where it is when the journal is switched off, until the process ends.
+        """
+        if self.node.overflow.is_on:
+            return
+        spill = Spill(self.path.parent, self.disk)
+        try:
+            spill.begin()
+        except OSError as error:
+            raise JournalError(f"cannot use the folder {spill.folder}: {error.strerror}") from None
+        self.node.overflow.begin(spill)
+
     def begin(self, last: int) -> None:
         """Record from now on, in a new segment after the one of that number."""
         self.writer.number = last
@@ -115,7 +132,10 @@ class Journal:
             return True
         must_sync = node.must_sync
         node.must_sync = False
-        return self.writer.append(node.take_log(), must_sync)
+        is_kept = self.writer.append(node.take_log(), must_sync)
+        if node.overflow.is_due():
+            node.overflow.step()
+        return is_kept
 
     def tick(self) -> None:
         """Once a second."""

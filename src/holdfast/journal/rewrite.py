@@ -10,12 +10,14 @@ After a crash at any point the folder is that of before the rename or that of af
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from pathlib import Path
 from typing import Final
 
 from holdfast.core.node import Node
 from holdfast.core.snapshot import Walk
+from holdfast.core.store import Unreadable
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import SEGMENT_NAME, SNAPSHOT_NAME, number_of, snapshot_path
 from holdfast.journal.format import BATCH, HEADER_BYTES, SNAPSHOT, Header, batch_head
@@ -39,7 +41,10 @@ class Rewrite:
 
     def step(self) -> bool:
         """One slice more. True: that was the last."""
-        records = self.walk.slice(SLICE_BYTES)
+        try:
+            records = self.walk.slice(SLICE_BYTES)
+        except Unreadable as error:
+            raise OSError(errno.EIO, error.text.decode()) from None
         if records:
             self.write(records)
         if self.walk.is_done:

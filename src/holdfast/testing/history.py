@@ -11,8 +11,8 @@ Values are plain JSON, so a history of real processes (JSONL, one line per entry
 same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
-    add      queue body replicate retry ttl delay async timeout         id
-             attempts
+    add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
+             attempts; group skips; unique until window ondup
     get      queues                                                     jobs: [{id queue body nacks deliveries token}]
     ack fastack nack enqueue dequeue working deljob   ids               count
     pause    queue words                                                state
@@ -29,6 +29,8 @@ Marks, by the process `nemesis` or `watch`:
                before it is collected: losses up to here are made good
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
+    told       event job                                   a record of `node`'s own history
+    merged     id into                                     two unique jobs, added on two sides of a cut, became one
     end
 """
 from __future__ import annotations

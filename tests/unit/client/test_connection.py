@@ -176,7 +176,7 @@ def test_a_job_that_came_while_ctrl_c_was_pressed_goes_back(
     with pytest.raises(KeyboardInterrupt):
         connection.call(GETJOB, patience=None, undo=give_back)
     assert not connection.is_open
-    assert stub.seen[1:] == [[b"NACK", b"ID7"]]
+    assert stub.seen[1:] == [[b"RELEASE", b"ID7"]]
 
 
 def test_an_interrupted_wait_without_a_job_just_ends(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +271,6 @@ def test_a_cancelled_wait_takes_no_job_with_it(stub: Stub, late: bytes) -> None:
             await task
         assert not connection.is_open
         await connection.close()  # Waits for the giving back.
-        assert stub.seen[1:] == ([[b"NACK", b"ID8"]] if late else [])
+        assert stub.seen[1:] == ([[b"RELEASE", b"ID8"]] if late else [])
 
     asyncio.run(main())

@@ -76,7 +76,7 @@ def test_a_node_over_tcp_and_over_a_unix_socket(stub: Stub, unix_stub: tuple[Stu
     async def main() -> None:
         async with await doors.aopen(f"holdfast://:pw@127.0.0.1:{stub.port}") as queue:
             assert await queue.call("TIME") == b"OK"
-        assert stub.seen[-3:] == [[b"AUTH", b"pw"], [b"PING"], [b"TIME"]]
+        assert stub.seen[-3:] == [[b"HELLO"], [b"AUTH", b"pw"], [b"TIME"]]
         async with await doors.aopen("memory:") as queue:
             assert await queue.length("q") == 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from holdfast.client import errors
 from holdfast.client import pool as module
 from holdfast.client.asks import give_back
+from holdfast.client.nodes import Nodes
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.target import Target
 
@@ -29,19 +32,120 @@ def nobody() -> Target:
     return Target(port=port)
 
 
+@contextlib.contextmanager
+def running_stub() -> Iterator[Stub]:
+    node = Stub(socket.create_server(("127.0.0.1", 0)))
+    yield node
+    with contextlib.suppress(OSError):  # A test may have stopped it.
+        node.stop()
+
+
 def only_getjob_waits(argv: Command) -> bytes:
     return SILENCE if argv[0] == b"GETJOB" else b"+OK\r\n"
 
 
 def test_threads_share_connections_and_get_their_own_answers(stub: Stub) -> None:
-    stub.answer = lambda argv: b"+%b\r\n" % argv[1]
+    stub.answer = lambda argv: b"+%b\r\n" % argv[-1]
     pool = Pool([Target(port=stub.port)])
     with ThreadPoolExecutor(8) as threads:
         numbers = range(400)
-        answers = list(threads.map(lambda n: pool.call(["ECHO", n]), numbers))
+        answers = list(threads.map(lambda n: pool.call(["SHOW", n]), numbers))
     assert answers == [b"%d" % n for n in numbers]
-    assert stub.connections <= 8
+    assert stub.connections == 1
     pool.close()
+
+
+def test_acks_do_not_wait_behind_an_add(stub: Stub) -> None:
+    """An add may have to wait for copies, and answers come in order: so they have a connection of their own."""
+    stub.answer = lambda argv: SILENCE if argv[0] == b"ADDJOB" else b":1\r\n"
+    pool = Pool([Target(port=stub.port)])
+
+    def add() -> None:
+        with pytest.raises(errors.Closed):
+            pool.call(["ADDJOB", "q", "b", 5000], 5.0)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    stub.wait_for(lambda s: b"ADDJOB" in s.names())
+    assert pool.call(["ACKJOB", "x"]) == 1
+    pool.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_everybody_in_the_line_hears_that_the_connection_broke(stub: Stub) -> None:
+    stub.answer = lambda argv: b"+OK\r\n" if argv[0] in (b"PING", b"HELLO") else SILENCE
+    pool = Pool([Target(port=stub.port)])
+    pool.call(["PING"])
+    raised: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            pool.call(["SHOW", "x"])
+        except errors.Error as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    stub.wait_for(lambda s: s.names().count(b"SHOW") == 5)
+    stub.hang_up()
+    for thread in threads:
+        thread.join(10)
+    assert [type(each) for each in raised] == [errors.ConnectionLost] * 5
+    pool.close()
+
+
+def test_many_commands_share_a_round_trip(stub: Stub) -> None:
+    stub.answer = lambda argv: b"+%b\r\n" % argv[-1]
+    pool = Pool([Target(port=stub.port)])
+    assert pool.call_many([["SHOW", n] for n in range(3000)]) == [b"%d" % n for n in range(3000)]
+    assert stub.connections == 1
+    pool.close()
+
+
+def test_a_node_that_is_leaving_is_passed_over() -> None:
+    """It says so before it has done anything, so asking the next one is safe."""
+    with contextlib.ExitStack() as stack:
+        first, second = (stack.enter_context(running_stub()) for _ in range(2))
+        first.answer = lambda argv: b"-LEAVING soon\r\n"
+        pool = Pool([Target(port=first.port), Target(port=second.port)])
+        assert pool.call(["PING"]) == b"OK"
+        assert pool.call(["PING"]) == b"OK"
+        assert first.names() == [b"PING"]  # it rests
+        pool.close()
+
+
+def test_nodes_are_learned_from_the_first_and_used_when_it_dies() -> None:
+    with contextlib.ExitStack() as stack:
+        first, second = (stack.enter_context(running_stub()) for _ in range(2))
+        hello = b"*3\r\n:1\r\n$8\r\naaaaaaaa\r\n*4\r\n$8\r\nbbbbbbbb\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n$1\r\n1\r\n" % (
+            len(str(second.port)), second.port,
+        )
+        first.answer = lambda argv: hello if argv[0] == b"HELLO" else b"+first\r\n"
+        second.answer = lambda argv: b"+second\r\n"
+        pool = Pool([Target(port=first.port)])
+        assert pool.call(["PING"]) == b"first"
+        assert pool.call(["SHOW", "x"], near="bbbbbbbb") == b"second"
+        first.stop()
+        with contextlib.suppress(errors.Unknown):
+            pool.call(["PING"])
+        assert pool.call(["PING"]) == b"second"
+        pool.close()
+
+
+def test_jobs_are_fetched_where_most_of_them_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes((Target(port=1), Target(port=2)))
+    nodes.learned(Target(port=1), [1, b"aaaaaaaa", [b"bbbbbbbb", b"127.0.0.1", b"2", b"1"]])
+    assert [each.port for each in nodes.order()] == [1, 2]
+    monkeypatch.setattr("holdfast.client.nodes.FAVOUR_S", 0.0)
+    entry = [b"q", b"DIbbbbbbbb", b""]
+    assert not nodes.saw([entry] * 99) and nodes.saw([entry])
+    assert [each.port for each in nodes.order()] == [2, 1]
+    nodes.failed(Target(port=2))
+    assert [each.port for each in nodes.order()] == [1, 2]  # it rests
+    nodes.worked(Target(port=2))
+    assert [each.port for each in nodes.order()] == [2, 1]
 
 
 def test_a_call_that_waits_holds_nobody_up_and_closing_ends_it(stub: Stub) -> None:
@@ -66,14 +170,29 @@ def test_a_call_that_waits_holds_nobody_up_and_closing_ends_it(stub: Stub) -> No
         pool.call(["PING"])
 
 
-def test_a_connection_that_died_while_idle_is_replaced_unnoticed(stub: Stub) -> None:
+def test_a_connection_that_died_while_idle_is_replaced_unnoticed(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The node was restarted between two calls. Nothing was under way, so nobody has to hear of it."""
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
     stub.hang_up()
-    while not pool._idle[0].is_stale():  # The news travels through the kernel.
+    (line,) = pool._lines.values()
+    monkeypatch.setattr("holdfast.client.shared.IDLE_S", -1.0)
+    while line.is_good():  # The news travels through the kernel.
         pass
     assert pool.call(["PING"]) == b"OK"
+    assert stub.connections == 2
+    pool.close()
+
+
+def test_a_waiting_connection_that_died_while_idle_is_replaced_unnoticed(stub: Stub) -> None:
+    pool = Pool([Target(port=stub.port)])
+    pool.call(GETJOB, 0, give_back)
+    stub.hang_up()
+    while not pool._idle[0].is_stale():
+        pass
+    assert pool.call(GETJOB, 0, give_back) == b"OK"
     assert stub.connections == 2
     pool.close()
 
@@ -117,21 +236,21 @@ def test_places_to_wait_are_bounded(stub: Stub, monkeypatch: pytest.MonkeyPatch)
 def test_a_forked_child_makes_its_own_connections(stub: Stub) -> None:
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
-    parents = pool._idle[0]
+    (parents,) = pool._lines.values()
     pool._pid += 1
     pool.call(["PING"])
-    assert stub.connections == 2 and parents.is_open and parents not in pool._idle
+    assert stub.connections == 2 and parents.is_good() and parents not in pool._lines.values()
     parents.close()
     pool.close()
 
 
-def test_tasks_share_a_bounded_number_of_connections(stub: Stub) -> None:
+def test_tasks_share_one_connection(stub: Stub) -> None:
     async def main() -> None:
-        stub.answer = lambda argv: b"+%b\r\n" % argv[1]
+        stub.answer = lambda argv: b"+%b\r\n" % argv[-1]
         pool = AsyncPool([Target(port=stub.port)])
-        answers = await asyncio.gather(*(pool.call(["ECHO", n]) for n in range(500)))
+        answers = await asyncio.gather(*(pool.call(["SHOW", n]) for n in range(500)))
         assert answers == [b"%d" % n for n in range(500)]
-        assert stub.connections <= module.QUICK_MAX
+        assert stub.connections == 1
         await pool.close()
         with pytest.raises(errors.Closed):
             await pool.call(["PING"])
@@ -158,7 +277,8 @@ def test_async_dead_connections_and_dead_nodes_are_passed_over(stub: Stub, nobod
         pool = AsyncPool([nobody, Target(port=stub.port)])
         await pool.call(["PING"])
         stub.hang_up()
-        while not pool._idle[0].is_stale():
+        (line,) = pool._lines.values()
+        while line.is_good():
             await asyncio.sleep(0)
         assert await pool.call(["PING"]) == b"OK"
         await pool.close()
@@ -179,7 +299,7 @@ def test_closing_waits_until_a_cancelled_caller_has_given_its_job_back(stub: Stu
         with pytest.raises(asyncio.CancelledError):
             await task
         await pool.close()
-        assert stub.seen[1:] == [[b"NACK", b"ID9"]]
+        assert stub.seen[1:] == [[b"RELEASE", b"ID9"]]
 
     asyncio.run(main())
 

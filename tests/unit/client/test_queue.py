@@ -6,7 +6,7 @@ The channel is a list of prepared answers, so these tests are about words and va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -28,13 +28,19 @@ class Script:
         self.patience: list[float | None] = []
         self.is_closed = False
 
-    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+    def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = "") -> Reply:
         self.sent.append(list(argv))
         self.patience.append(patience)
         reply = self.replies.pop(0)
         if isinstance(reply, BaseException) and not isinstance(reply, errors.BadRequest):
             raise reply
         return reply
+
+    def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        return [self.call(argv) for argv in commands]
+
+    def twin(self) -> AsyncScript:
+        raise NotImplementedError
 
     def close(self) -> None:
         self.is_closed = True
@@ -44,9 +50,14 @@ class AsyncScript:
     def __init__(self, *replies: Reply) -> None:
         self.script = Script(*replies)
 
-    async def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
+    async def call(
+        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
+    ) -> Reply:
         await asyncio.sleep(0)
         return self.script.call(argv, patience, undo)
+
+    async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        return self.script.call_many(commands)
 
     async def close(self) -> None:
         self.script.close()
@@ -106,9 +117,9 @@ def test_add_many_is_one_call_and_none_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (asks.take(("a", "b"), 1, None), ["GETJOB", "WITHCOUNTERS", "FROM", "a", "b"]),
-        (asks.take(("a",), 1, 0), ["GETJOB", "NOHANG", "WITHCOUNTERS", "FROM", "a"]),
-        (asks.take(("a",), 50, 1.5), ["GETJOB", "TIMEOUT", 1500, "COUNT", 50, "WITHCOUNTERS", "FROM", "a"]),
+        (asks.take(("a", "b"), 1, None), ["GETJOB", "WITHCOUNTERS", "WITHMETA", "FROM", "a", "b"]),
+        (asks.take(("a",), 1, 0), ["GETJOB", "NOHANG", "WITHCOUNTERS", "WITHMETA", "FROM", "a"]),
+        (asks.take(("a",), 50, 1.5), ["GETJOB", "TIMEOUT", 1500, "COUNT", 50, "WITHCOUNTERS", "WITHMETA", "FROM", "a"]),
     ],
 )
 def test_the_three_ways_to_wait(ask: asks.Ask[Any], words: list[Any]) -> None:
@@ -149,7 +160,8 @@ def test_a_block_that_raises_gives_the_job_back(kind: type[BaseException]) -> No
     script = Script(JOB, 1)
     with pytest.raises(kind), Queue(script).next("q"):
         raise kind
-    assert script.sent[1:] == [["NACK", "ID1"]]
+    is_fault = issubclass(kind, Exception)
+    assert script.sent[1:] == [["NACK", "ID1", "ERROR", kind.__name__] if is_fault else ["RELEASE", "ID1"]]
 
 
 def test_what_was_settled_inside_the_block_stays_settled() -> None:
@@ -248,7 +260,7 @@ def test_an_error_reply_is_raised() -> None:
 
 
 def test_giving_back_reads_only_jobs() -> None:
-    assert asks.give_back(JOB) == ["NACK", "ID1"]
+    assert asks.give_back(JOB) == ["RELEASE", "ID1"]
     assert asks.give_back(None) is None
     assert asks.give_back(errors.Leaving("x")) is None
 
@@ -257,7 +269,7 @@ def test_call_sends_any_words_and_close_closes() -> None:
     script = Script(b"PONG")
     with Queue(script) as queue:
         assert queue.call("PING", 1) == b"PONG"
-    assert script.is_closed and script.sent == [["PING", 1]]
+    assert script.is_closed and script.sent == [[b"PING", 1]]
 
 
 def test_the_async_face_says_the_same() -> None:
@@ -306,7 +318,7 @@ def test_a_task_cancelled_inside_the_block_gives_its_job_back() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert channel.script.sent[1:] == [["NACK", "ID1"]]
+        assert channel.script.sent[1:] == [["RELEASE", "ID1"]]
 
     run(main())
 
@@ -331,7 +343,7 @@ def test_a_task_cancelled_again_while_it_answers_still_answers() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0)
-        assert channel.script.sent[1:] == [["NACK", "ID1"]]
+        assert channel.script.sent[1:] == [["RELEASE", "ID1"]]
 
     run(main())
 
@@ -355,7 +367,7 @@ def face(request: pytest.FixtureRequest) -> Callable[..., Any]:
 def test_an_option_that_does_not_exist_is_named(face: Callable[..., Any], method: str, body: Any) -> None:
     with pytest.raises(TypeError, match=rf"{method}\(\) has no option 'retires'; did you mean 'retry'"):
         face(method, "q", body, retires=0)
-    with pytest.raises(TypeError, match="has no option 'xyz'; there are delay, is_async"):
+    with pytest.raises(TypeError, match="has no option 'xyz'; there are at, attempts"):
         face(method, "q", body, xyz=0)
 
 

@@ -32,6 +32,8 @@ def info(node: Node, session: Session, argv: list[bytes]) -> None:
         ("Stats", stats(node, process)),
         ("CPU", pick(process, "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children")),
     ]
+    if node.overflow.is_on:
+        sections.append(("Overflow", node.overflow.facts()))
     cores: Fields = [(name, value) for name, value in process.items() if name.startswith("cores")]
     if cores:
         sections.append(("Cores", cores))

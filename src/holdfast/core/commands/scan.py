@@ -15,7 +15,7 @@ from holdfast.core.commands.jobs import write_added
 from holdfast.core.commands.show import write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
-from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, STATE_NAMES, Job
+from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, STATE_NAMES, Job, Run
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.more import More
 from holdfast.core.parse import at_least, integer, value_of
@@ -244,9 +244,12 @@ def walk_jobs(node: Node, scan: Scan, found: list[Job]) -> Job | None:
             if not pages:
                 break
             for page in pages:
-                for job in page.slots:
-                    if job is None or job.seq < seq:
+                for i in range(len(page.slots)):
+                    job = page.slots[i]
+                    if job is None or page.number * len(page.slots) + i < seq:
                         continue
+                    if isinstance(job, Run):
+                        job = node.overflow.peek_at(job, origin, page.number * len(page.slots) + i)
                     if scan.takes_job(node, job):
                         found.append(job)
                     steps += 1

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.commands import (
+    batches,
     clients,
     cluster,
     diagnose,
@@ -97,6 +98,8 @@ COMMANDS: Final = [
     Command("ENQUEUE", -1, "w", JOBS, "id [id ...]", "Queue jobs that are not queued.", jobs.enqueue),
     Command("DEQUEUE", -1, "w", JOBS, "id [id ...]", "Take jobs out of their queue.", jobs.dequeue),
     Command("DELJOB", -1, "w", JOBS, "id [id ...]", "Delete jobs from this node.", jobs.deljob),
+    Command("BATCH", -2, "w", JOBS, "CLOSE name count [THEN queue body [options of ADDJOB]] | GET name | LIST",
+            "Jobs that belong together, and what is to be done when all are over.", batches.batch),
     Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", show.show),
     Command("JSCAN", -1, "r", JOBS,
             "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [TENANT name] [DOMAIN name] [GROUP name] "

@@ -79,6 +79,17 @@ class JobFacts:
         return int(self.add["delay"]) * 1000
 
     @property
+    def group(self) -> tuple[str, str] | None:
+        group: str = self.add.get("group", "")
+        return (self.add["queue"], group) if group else None
+
+    @property
+    def key(self) -> tuple[str, str, str] | None:
+        """Its unique key."""
+        unique: str = self.add.get("unique", "")
+        return (self.add["queue"], self.add.get("group", ""), unique) if unique else None
+
+    @property
     def copies(self) -> int:
         """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
         return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
@@ -105,11 +116,19 @@ class Facts:
         self.restarts: list[tuple[int, str]] = []
         self.restored: list[tuple[int, int]] = []  # when, and as of when
         self.faults: list[tuple[int, int, str]] = []  # begin, end, kind
+        self.merged: dict[str, str] = {}
         self.calm_from: list[int] = []  # calm periods: begin and end, in order
         self.calm_to: list[int] = []
         self.heal: int | None = None
         self.end = history.ops[-1].t if history.ops else 0
         self.read(history)
+        self.by_group: dict[tuple[str, str], list[JobFacts]] = {}
+        self.by_key: dict[tuple[str, str, str], list[JobFacts]] = {}
+        for job in self.jobs.values():
+            if job.group is not None:
+                self.by_group.setdefault(job.group, []).append(job)
+            if job.key is not None:
+                self.by_key.setdefault(job.key, []).append(job)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -145,6 +164,8 @@ class Facts:
             self.restarts.append((op.t, op.node))
         elif op.f == "restored":
             self.restored.append((op.t, value["since"]))
+        elif op.f == "merged":
+            self.merged[value["id"]] = value["into"]
         elif op.f == "heal":
             self.heal = op.t
         elif op.f == "calm":
@@ -163,7 +184,9 @@ class Facts:
         job = self.jobs[asked.value["body"]]
         job.done = op.t
         job.outcome = op.type
-        if op.type == OK:
+        if op.type == OK and op.value.get("dup") == "existing":
+            job.outcome = "existing"  # there is no such job: its key was taken
+        elif op.type == OK:
             self.know(job, op.value["id"])
         elif op.type == FAIL:
             job.error = op.value["error"]
@@ -205,6 +228,15 @@ class Facts:
                 known = self.by_id.get(id)
                 if known is not None:
                     known.told.append(told)
+
+    def was_replaced(self, job: JobFacts) -> bool:
+        """Whether another job with its unique key may have taken its place, or was the same job."""
+        if job.key is None:
+            return False
+        return any(id in self.merged for id in job.ids) or any(
+            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other.invoked >= job.invoked
+            and other is not job for other in self.by_key.get(job.key, [])
+        )
 
     # -- questions -----------------------------------------------------------------------------------------
 

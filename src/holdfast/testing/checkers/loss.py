@@ -10,7 +10,7 @@ def must_arrive(facts: Facts, job: JobFacts) -> bool:
     """Whether the promise covers this job: accepted, at least once, and more copies than were lost."""
     return (
         job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed
-        and facts.lost_at_once(job.invoked) < job.copies and not facts.may_be_dead(job)
+        and facts.lost_at_once(job.invoked) < job.copies and not facts.was_replaced(job) and not facts.may_be_dead(job)
     )
 
 
@@ -33,7 +33,11 @@ def no_job_lost(facts: Facts) -> list[Violation]:
 
 
 def due_within(facts: Facts, job: JobFacts) -> int:
-    return 2 * job.retry_ms + 2 * WILLQUEUE_MS + facts.number("slack_ms", 10_000)
+    """How long it may take, once the cluster is healed; of a group all others may come before it."""
+    ms = 2 * job.retry_ms + 2 * WILLQUEUE_MS + facts.number("slack_ms", 10_000)
+    if job.group is not None:
+        ms += sum(other.retry_ms + WILLQUEUE_MS for other in facts.by_group[job.group])
+    return ms
 
 
 def no_job_stuck(facts: Facts) -> list[Violation]:

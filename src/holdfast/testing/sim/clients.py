@@ -125,7 +125,9 @@ def text(value: Any) -> str:
 def meaning(f: str, reply: Any) -> tuple[str, Value]:
     """What a reply says, in the words of the history."""
     if isinstance(reply, Exception):
-        return FAIL, {"error": str(reply)}
+        return INFO if str(reply).startswith("UNKNOWN") else FAIL, {"error": str(reply)}
+    if f == "add" and isinstance(reply, list):
+        return OK, {"id": text(reply[0]), "dup": text(reply[1])}
     if f == "add":
         return OK, {"id": text(reply)}
     if f == "get":

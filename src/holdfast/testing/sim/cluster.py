@@ -23,6 +23,8 @@ from holdfast.testing.checkers.whitebox import uncollected
 from holdfast.testing.history import OK, Value
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.faults import Fault
+from holdfast.testing.sim.plan import Add
+from holdfast.testing.sim.workload import key_values, key_words
 from holdfast.testing.sim.world import SETTLE_MS, World
 
 SETTLE_MS_MAX: Final = 120_000
@@ -86,15 +88,27 @@ class Cluster(World):
         self.run_until(self.now)
         return adding.id, adding.ended[0][1]
 
+    def add_keyed(
+        self, *, at: str, group: str = "", skips: bool = False, unique: str = "", window_s: int = 0, ondup: str = "",
+        **options: Any,
+    ) -> tuple[str, str]:
+        """Add a job with keys; returns its id and what became of its unique key, or nothing and the error."""
+        keys = Add(0, 0, group=group, skips=skips, unique=unique, window_s=window_s, ondup=ondup)
+        id, value = self.try_add(at=at, keys=keys, **options)
+        return id, str(value.get("dup", value.get("error", "")))
+
     def begin_add(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0, keys: Add | None = None,
+        home: str = "",
     ) -> Adding:
         """Send an ADDJOB and do not wait; the producer stays connected."""
         host = self.hosts[at]
         assert host.node is not None, f"{at} is down"
-        if holders:
-            self.kind.force_holders(host.node, [self.hosts[name].node_id for name in holders if name != at])
+        decider = self.hosts[home or at]  # of where the copies go
+        if holders and decider.node is not None:
+            others = [self.hosts[name].node_id for name in holders if name != decider.name]
+            self.kind.force_holders(decider.node, others)
         self.asked += 1
         body = f"job{self.asked}"
         words = ["ADDJOB", queue, body, str(timeout_ms), "RETRY", str(retry_s), "TTL", str(ttl_s),
@@ -107,12 +121,15 @@ class Cluster(World):
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
             "delay": delay_s, "async": False, "timeout": timeout_ms, **({"attempts": attempts} if attempts else {}),
         }
+        if keys is not None:
+            words += key_words(keys)
+            value |= key_values(keys)
         adding = Adding(Client(self, f"s{self.asked}", host))
 
         def done(type: str, value: Value) -> None:
             adding.ended.append((type, value))
-            if holders and host.node is not None:
-                self.kind.force_holders(host.node, None)
+            if holders and decider.node is not None:
+                self.kind.force_holders(decider.node, None)
 
         adding.client.send("add", [word.encode() for word in words], value, done)
         self.run_until(self.now)

@@ -5,10 +5,12 @@ the real readers. Sets of nodes are bit masks in the numbering of the node that 
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from struct import unpack_from
 from typing import Final
 
+from holdfast.history import EVENTS
 from holdfast.wire.bus import REPL
 
 AFTER_ID: Final = ("GOTJOB", "HOLDERS", "REFUSED", "ENQUEUE", "WILLQUEUE", "STATE", "QUEUED", "WORKING", "SETACK",
@@ -68,3 +70,13 @@ def in_record(data: bytes, job: str) -> str:
         "DOUBT",
     )
     return numbers("holdfast.core.records", names).get(data[0], f"type {data[0]}")
+
+
+def in_tale(records: bytes) -> Iterator[tuple[str, str]]:
+    """The records of a batch of history: event and job."""
+    at = 0
+    while at < len(records):
+        size, event = unpack_from("<IB", records, at)
+        creator, seq, rnd, minutes = unpack_from("<IQQH", records, at + 16)
+        yield EVENTS[event], f"DI{creator:08x}{seq:016x}{rnd:016x}{minutes:04x}SQ"
+        at += size

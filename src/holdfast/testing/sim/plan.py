@@ -16,6 +16,8 @@ from holdfast.testing.sim.faults import CALM, Fault, Faults
 
 FAULT_MS: Final = 30_000
 DRAIN_MS: Final = 32_000
+KEYED_DRAIN_MS: Final = 50_000
+"""Jobs of a group come one after the other, and each may have a lease that has to end first."""
 NAMES: Final = "ABCDEFGHIJ"
 
 
@@ -34,6 +36,12 @@ class Add:
     is_async: bool = False
     maxlen: int = 0
     size: int = 0  # bytes the body is filled up with
+    group: str = ""
+    skips: bool = False  # ONFAIL skip
+    unique: str = ""
+    until: str = ""  # started; otherwise done
+    window_s: int = 0
+    ondup: str = ""
     pipe: int = 0
     attempts: int = 0  # after so many that failed it is dead; 0: never
 
@@ -133,20 +141,29 @@ def draw(seed: int) -> Plan:
     names = NAMES[: dice.randint(3, 5)]
     queues = [f"q{i}" for i in range(dice.choice([1, 1, 2, 3]))]
     is_tight = dice.random() < 0.05  # little memory and large bodies
-    return draw_tokens(Random(f"{seed}/tokens/0"), Plan(
+    keys = Random(f"{seed}/keys/0")
+    has_keys = keys.random() < 0.4
+    faults = faults_of.draw(seed, names, FAULT_MS, losses_max=2)
+    if has_keys and keys.random() < 0.25:
+        faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
+    adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
+    plan = Plan(
         seed=seed,
         names=names,
-        faults=faults_of.draw(seed, names, FAULT_MS, losses_max=2),
-        adds=draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0),
+        faults=faults,
+        adds=tuple(draw_keys(keys, add) for add in adds) if has_keys else adds,
+        drain_ms=KEYED_DRAIN_MS if has_keys else DRAIN_MS,
         habits=draw_habits(Random(f"{seed}/habits/0")),
         consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
         errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
         settings=(
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
-            *([("maxmemory", "1mb")] if is_tight else []),
+            *draw_memory(Random(f"{seed}/memory/0"), is_tight),
+            *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
-    ))
+    )
+    return plan if has_keys else draw_tokens(Random(f"{seed}/tokens/0"), plan)
 
 
 def draw_tokens(dice: Random, plan: Plan) -> Plan:
@@ -160,6 +177,14 @@ def draw_tokens(dice: Random, plan: Plan) -> Plan:
         ),
         consumers=tuple(replace(each, with_token=dice.random() < 0.7) for each in plan.consumers),
     )
+
+
+def draw_memory(dice: Random, is_tight: bool) -> tuple[tuple[str, str], ...]:
+    """Little memory, or jobs that are on disk whenever they can be, or both."""
+    overflows = dice.random() < (0.5 if is_tight else 0.15)
+    if not is_tight and not overflows:
+        return ()
+    return ("maxmemory", "1mb"), ("overflow-from", "1" if overflows else "0")
 
 
 def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]:
@@ -189,6 +214,19 @@ def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]
             pipe=pipe,
         ))
     return tuple(sorted(adds, key=lambda add: add.at_ms))
+
+
+def draw_keys(dice: Random, add: Add) -> Add:
+    """The same job with a group, a unique key, both or none: few of each, so that jobs meet."""
+    kind = dice.random()
+    if kind < 0.5:
+        add = replace(add, group=f"g{dice.randint(0, 2)}", skips=dice.random() < 0.2)
+    if 0.4 < kind < 0.85:
+        add = replace(
+            add, unique=f"u{dice.randint(0, 3)}", until=dice.choice(["", "", "started"]),
+            window_s=dice.choice([0, 0, 3, 10]), ondup=dice.choice(["", "existing", "reject", "replace"]),
+        )
+    return add
 
 
 def draw_habits(dice: Random) -> Habits:

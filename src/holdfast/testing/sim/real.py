@@ -7,8 +7,9 @@ from typing import Any
 from holdfast.core.node import Node
 from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, DEAD, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
-from holdfast.testing.sim.decode import in_frame, in_record
+from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
+from holdfast.testing.sim.store import Shelf, every_job
 
 FLAG_MOVING = 16
 STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED, "gone", DEAD)
@@ -26,7 +27,12 @@ class Real:
         node = make(
             birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
         )
+        node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
+        node.is_telling = node.config.is_on("history")
+        node.overflow.least = node.overflow.body_min = 1
+        node.overflow.near = 0
+        node.overflow.begin(Shelf())
         if birth.mutants:
             node.set_mutants(birth.mutants)
         machine: Machine = node
@@ -47,6 +53,15 @@ class Real:
         machine.must_sync = False
         return must
 
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        if not machine.is_telling:
+            return []
+        return [each for records, _ in machine.tale.take() for each in in_tale(records)]
+
+    def make_room(self, machine: Any) -> None:
+        if machine.overflow.is_due():
+            machine.overflow.step()
+
     def walk(self, machine: Any) -> Walking | None:
         machine.log_wall = 0
         walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
@@ -58,14 +73,14 @@ class Real:
     def look(self, machine: Any) -> dict[str, Copy]:
         view = {
             machine.id_text(job).decode(): Copy(state_of(job), int(job.retry), job.queue.name.decode("latin-1"))
-            for job in machine.all_jobs()
+            for job in every_job(machine)
         }
         for jid in machine.tombs:
             view.setdefault(jid.decode(), Copy(TOMBSTONE, 1, ""))
         return view
 
     def tell(self, machine: Any, job: str) -> str:
-        found = machine.find(job.encode())
+        found = next((each for each in every_job(machine) if machine.id_text(each) == job.encode()), None)
         if found is None:
             tomb = machine.tombs.get(job.encode())
             return "" if tomb is None else f"tombstone, holders {tomb.holders:b}"
@@ -76,6 +91,9 @@ class Real:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {jid.decode(): into.decode() for jid, into in machine.merged.items()}
 
     def mentions(self, data: bytes, job: str) -> bool:
         number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it

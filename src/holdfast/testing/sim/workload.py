@@ -32,12 +32,42 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         words.append("ASYNC")
     if add.attempts:
         words += ["ATTEMPTS", str(add.attempts)]
+    words += key_words(add)
     value: Value = {
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
         "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
         **({"attempts": add.attempts} if add.attempts else {}),
     }
+    value |= key_values(add)
     return [word.encode() for word in words], value
+
+
+def key_values(add: Add) -> Value:
+    """The same as the history tells it."""
+    value: Value = {}
+    if add.group:
+        value |= {"group": add.group, "skips": add.skips}
+    if add.unique:
+        value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
+    return value
+
+
+def key_words(add: Add) -> list[str]:
+    """Its group and its unique key; the reply is to say what became of that."""
+    words: list[str] = []
+    if add.group:
+        words += ["GROUP", add.group]
+    if add.skips:
+        words += ["ONFAIL", "skip"]
+    if add.unique:
+        words += ["UNIQUE", add.unique, "SAYDUP"]
+    if add.until:
+        words += ["UNTIL", add.until]
+    if add.window_s:
+        words += ["WINDOW", str(add.window_s)]
+    if add.ondup:
+        words += ["ONDUP", add.ondup]
+    return words
 
 
 LONGEST_WAY_MS: Final = 8_000

@@ -1,0 +1,80 @@
+"""`holdfast worker module:app`: run the tasks of an app."""
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.client.errors import Error
+from holdfast.tasks.app import App
+from holdfast.worker.runtime import Worker, WorkerOptions
+from holdfast.worker.supervise import Supervisor, own_command
+
+
+def find_app(place: str) -> App:
+    """`package.module:name` → the app of that name; without a name the one called `app`."""
+    module, _, name = place.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name or "app")
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(error.name + ".")):
+            raise click.ClickException(f"there is no module {module!r} here") from None
+        raise
+    except AttributeError:
+        raise click.ClickException(f"{module} has no {name or 'app'!r}") from None
+    if not isinstance(found, App):
+        raise click.ClickException(f"{place} is no holdfast.App but a {type(found).__name__}")
+    return found
+
+
+@click.command()
+@click.argument("place", metavar="MODULE:APP")
+@click.option("-q", "--queues", default="", help="Queues to take jobs from, with commas; else all that tasks name.")
+@click.option("-c", "--concurrency", default=10, show_default=True, help="Jobs at a time.")
+@click.option("--processes", default=1, show_default=True, help="Worker processes.")
+@click.option("--lease", default=30.0, show_default=True, help="Seconds until a dead worker's jobs come back.")
+@click.option("--shutdown", default=25.0, show_default=True, help="Seconds that jobs may finish after SIGTERM.")
+@click.option("--name", default="", help="What the cluster knows this worker by; else host and process.")
+@click.option("--health-port", default=0, help="Answer GET /healthz on this port.")
+@click.option("--health-host", default="127.0.0.1", show_default=True, help="Where that port is opened.")
+@click.option("--health-file", default="", help="A file that is refreshed every second while all is well.")
+@click.option("--reload", "reloads", is_flag=True, help="Start again when a file here changes (for development).")
+@click.option("--url", default="", help="Where the jobs are, in place of the app's own url.")
+@click.option("--log-level", default="INFO", show_default=True,
+              type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False))
+@click.option("--child", is_flag=True, hidden=True)
+def worker(
+    place: str, queues: str, concurrency: int, processes: int, lease: float, shutdown: float, name: str,
+    health_port: int, health_host: str, health_file: str, reloads: bool, url: str, log_level: str, child: bool,
+) -> None:
+    """Run the tasks of an app: fetch jobs, run their handlers, acknowledge.
+
+    MODULE:APP is where the app is, such as shop.tasks:app. SIGTERM stops it gently.
+    """
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s", stream=sys.stderr
+    )
+    if not child and (processes > 1 or reloads):
+        Supervisor(
+            own_command(sys.argv[sys.argv.index("worker") + 1:]), processes, shutdown_s=shutdown,
+            health_host=health_host, health_port=health_port, health_file=health_file,
+            reloads=Path.cwd() if reloads else None,
+        ).run()
+        return
+    app = find_app(place)
+    if url:
+        app.url = url
+    options = WorkerOptions(
+        queues=tuple(filter(None, queues.split(","))), concurrency=concurrency, lease_s=lease, shutdown_s=shutdown,
+        name=name if processes == 1 or not name else f"{name}:{os.getpid()}",
+        health_port=0 if child else health_port, health_host=health_host, health_file=health_file,
+    )
+    try:
+        Worker(app, options).run()
+    except Error as error:
+        raise click.ClickException(str(error)) from None

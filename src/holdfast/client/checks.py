@@ -1,0 +1,118 @@
+"""What callers hand in, checked before anything is sent.
+
+Not every caller has a type checker. What would be sent as something else than it is (a list as its repr, an
+option nobody reads) is a TypeError that says what to write instead.
+
+Time: seconds as float in Python, whole milliseconds on the wire for timeouts. DELAY, RETRY and TTL are whole
+seconds on the wire and are rounded up, so that 0.5 never becomes 0: RETRY 0 would turn "at least once" into
+"at most once".
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from .errors import BadRequest
+from .resp import Arg, to_text
+
+Body: TypeAlias = "bytes | bytearray | memoryview | str"
+"""What a job carries: bytes of any kind, or text, which is sent as UTF-8."""
+
+
+def name(queue: str) -> str:
+    """The name of a queue."""
+    given: object = queue
+    if isinstance(given, str):
+        return given
+    if isinstance(given, bytes):
+        return to_text(given)
+    hint = "; name several one after the other: next('a', 'b')" if isinstance(given, list | tuple | set) else ""
+    raise TypeError(f"the name of a queue is a str, not {kind(given)}{hint}")
+
+
+def key(what: str, value: str) -> str:
+    """The name of a group, a domain, a tenant …"""
+    given: object = value
+    if isinstance(given, str):
+        return given
+    raise TypeError(f"{what} is a str, not {kind(given)}")
+
+
+def body_of(body: Body) -> bytes | str:
+    """The body of a job."""
+    if isinstance(body, bytes | str):
+        return body
+    try:
+        return memoryview(body).tobytes()
+    except TypeError:
+        pass
+    raise TypeError(f"the body of a job is bytes or str, not {kind(body)}; pass for example json.dumps(…)")
+
+
+def many(bodies: Iterable[Body]) -> Iterable[Body]:
+    """Bodies of several jobs."""
+    given: object = bodies
+    if isinstance(given, bytes | bytearray | memoryview | str | Mapping) or not isinstance(given, Iterable):
+        raise TypeError(f"add_many takes a list of bodies, not {kind(given)}; for one job use add()")
+    return bodies
+
+
+def word(given: object) -> Arg:
+    """A word of a raw command."""
+    if isinstance(given, bytes | str) or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a word of a command is bytes, str or int, not {kind(given)}")
+
+
+def known(method: str, options: Iterable[str], possible: Collection[str]) -> None:
+    """No option that nobody reads."""
+    for wrong in options:
+        if wrong not in possible:
+            close = difflib.get_close_matches(wrong, possible, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(possible))}"
+            raise TypeError(f"{method}() has no option {wrong!r}; {hint}")
+
+
+def count(what: str, value: int) -> int:
+    """A whole number."""
+    given: object = value
+    if not isinstance(given, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{what} is a whole number, not {kind(given)}")
+
+
+def kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def timeout_ms(seconds: float | None) -> int:
+    """Milliseconds for the wire. There 0 means for ever, so the shortest wait is 1."""
+    if seconds is None:
+        return 0
+    milliseconds = rounded_up("timeout", seconds, 1000)
+    if milliseconds < 0:
+        raise BadRequest("timeout is negative")
+    return max(1, milliseconds)
+
+
+def rounded_up(what: str, value: float, times: int = 1) -> int:
+    """A number of seconds, in whole parts of `times` to the second."""
+    given: object = value
+    try:
+        is_number = not isinstance(given, bool) and math.isfinite(value)
+    except TypeError:
+        is_number = None
+    if is_number is None or isinstance(given, bool):
+        raise TypeError(f"{what} is a number of seconds, not {kind(given)}")
+    if not is_number:
+        raise BadRequest(f"{what} is not a number of seconds")
+    return math.ceil(value * times)

@@ -1,0 +1,227 @@
+"""A task: a function of yours, and how to make a job of a call to it.
+
+Its type is that of the function: `send.add(…)` takes what `send(…)` takes, checked by mypy, and `.wait()` of what it
+gives back returns what `send(…)` returns. A task of a plain function is a `Task`, one of an `async def` an
+`AsyncTask`; they differ only in what calling them directly gives.
+
+    send.add("ada")                             one job
+    send.add_many(send.call(x) for x in names)  many, in as few calls as there can be
+    send.using(delay=60).add("ada")             with other options, this once
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, cast
+
+from holdfast.client.adding import AddOptions
+from holdfast.client.errors import BadRequest
+from holdfast.client.values import Waited
+
+from . import bodies
+from .outcomes import TaskFailed
+
+if TYPE_CHECKING:
+    from .app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Key: TypeAlias = "str | Callable[..., str]"
+"""A name, or a function of the task's arguments that makes one."""
+Call: TypeAlias = "tuple[tuple[Any, ...], dict[str, Any]]"
+"""Arguments of a call, checked by `task.call`."""
+
+ADD_MANY_MAX: Final = 1000
+"""Jobs in one ADDJOBS: a page of work, not a pause of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added(Generic[R]):
+    """A job that was added, and what will become of it."""
+
+    id: str
+    app: App = field(repr=False, compare=False)
+
+    def wait(self, timeout: float | None = None) -> R:
+        """What the task returned. `TimeoutError`: not yet; `TaskFailed`: it never will."""
+        return self._result(self.app.queue.wait(self.id, timeout=timeout)[0])
+
+    async def await_result(self, timeout: float | None = None) -> R:
+        """The same for asyncio."""
+        return self._result((await (await self.app.aqueue()).wait(self.id, timeout=timeout))[0])
+
+    def _result(self, waited: Waited) -> R:
+        if waited.state == "done":
+            return cast(R, bodies.read_value(waited.result))
+        if waited.state == "waiting":
+            raise TimeoutError(f"job {self.id} is not done yet")
+        if waited.state == "unknown":
+            raise TaskFailed(
+                f"nobody knows job {self.id}: it ended and left no result (see result=True), or never was"
+            )
+        words = waited.result.decode("utf-8", "replace") if waited.result else ""
+        raise TaskFailed(f"job {self.id} is {waited.state} {words}".rstrip())
+
+
+class AnyTask:
+    """What a worker needs of a task, whatever its types."""
+
+    app: App
+    name: str
+    queue: str
+    function: Callable[..., Any]
+    timeout: float | None
+    is_async: bool
+    is_raw: bool
+    keeps_none: bool
+    runs_in_process: bool
+    cron: str
+    zone: str
+
+    def options_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AddOptions:
+        raise NotImplementedError
+
+    def body_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        raise NotImplementedError
+
+
+class BaseTask(AnyTask, Generic[P, R]):
+    """What both kinds of task have in common. Made by `App.task`."""
+
+    def __init__(
+        self, app: App, function: Callable[P, Any], *, name: str, queue: str, options: AddOptions,
+        keys: dict[str, Key], unique: bool, timeout: float | None, is_async: bool, is_raw: bool,
+        keeps_none: bool, runs_in_process: bool, cron: str, zone: str,
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.name = name
+        self.queue = queue
+        self.timeout = timeout
+        self.is_async = is_async
+        self.is_raw = is_raw
+        self.keeps_none = keeps_none
+        self.runs_in_process = runs_in_process
+        self.cron = cron
+        self.zone = zone
+        self._options = options
+        self._keys = keys
+        self._unique = unique
+        self.__doc__ = function.__doc__
+
+    def add(self, *args: P.args, **kwargs: P.kwargs) -> Added[R]:
+        """Make a job of this call."""
+        options = self._ready(args, kwargs)
+        if self.app.inline is not None:
+            return Added(self.app.inline(self, args, kwargs, options), self.app)
+        return Added(self.app.queue.add(self.queue, self.body_for(args, kwargs), **options), self.app)
+
+    async def aadd(self, *args: P.args, **kwargs: P.kwargs) -> Added[R]:
+        """The same for asyncio."""
+        options = self._ready(args, kwargs)
+        if self.app.inline is not None:
+            return Added(self.app.inline(self, args, kwargs, options), self.app)
+        queue = await self.app.aqueue()
+        return Added(await queue.add(self.queue, self.body_for(args, kwargs), **options), self.app)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """The arguments of a call, for `add_many`."""
+        return args, kwargs
+
+    def add_many(self, calls: Iterable[Call]) -> list[Added[R]]:
+        """Make jobs of many calls. Those that need the same options share a command, all or none of them."""
+        return [Added(job_id, self.app) for batch in self._batches(calls) for job_id in self._add(*batch)]
+
+    def _add(self, options: AddOptions, batch: list[Call]) -> list[str]:
+        if self.app.inline is not None:
+            return [self.app.inline(self, *each, options) for each in batch]
+        if len(batch) == 1:
+            return [self.app.queue.add(self.queue, self.body_for(*batch[0]), **options)]
+        return self.app.queue.add_many(self.queue, [self.body_for(*each) for each in batch], **options)
+
+    async def aadd_many(self, calls: Iterable[Call]) -> list[Added[R]]:
+        """The same for asyncio."""
+        queue = await self.app.aqueue()
+        found: list[str] = []
+        for options, batch in self._batches(calls):
+            if self.app.inline is not None or len(batch) == 1:
+                found += [(await self.aadd(*args, **kwargs)).id for args, kwargs in batch]
+            else:
+                found += await queue.add_many(self.queue, [self.body_for(*each) for each in batch], **options)
+        return [Added(job_id, self.app) for job_id in found]
+
+    def using(self, *, queue: str | None = None, **options: Unpack[AddOptions]) -> BaseTask[P, R]:
+        """This task with other options, for the next `add`."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._options = AddOptions(**{**self._options, **options})
+        if queue is not None:
+            other.queue = queue
+        return other
+
+    def body_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The job's body."""
+        if not self.is_raw:
+            return bodies.write(self.app.codec, self.name, args, kwargs)
+        values = [*args, *kwargs.values()]
+        if len(values) != 1 or not isinstance(values[0], bytes | bytearray | memoryview):
+            raise TypeError(f"{self.name} is a raw task: it takes one argument, bytes")
+        return bytes(values[0])
+
+    def options_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AddOptions:
+        """The job's options: those of the task, and keys made from the arguments."""
+        if not self._keys and not self._unique:
+            return self._options
+        options = self._options.copy()
+        for what, key in self._keys.items():
+            options[what] = key(*args, **kwargs) if callable(key) else key  # type: ignore[literal-required]
+        if self._unique and "unique" not in options:
+            digest = hashlib.blake2b(self.body_for(args, kwargs), digest_size=16).hexdigest()
+            options["unique"] = f"{self.name}:{digest}"
+        return options
+
+    def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AddOptions:
+        options = self.options_for(args, kwargs)
+        for each in self.app.middleware:
+            options = each.before_add(self.name, options)
+        return options
+
+    def _batches(self, calls: Iterable[Call]) -> Iterable[tuple[AddOptions, list[Call]]]:
+        batch: list[Call] = []
+        shared: AddOptions = {}
+        for args, kwargs in calls:
+            options = self._ready(args, kwargs)
+            if batch and (options != shared or "unique" in options or len(batch) == ADD_MANY_MAX):
+                yield shared, batch
+                batch = []
+            shared = options
+            batch.append((args, kwargs))
+        if batch:
+            yield shared, batch
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of queue {self.queue!r}>"
+
+
+class Task(BaseTask[P, R]):
+    """A task of a plain function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call it here and now."""
+        return cast(R, self.function(*args, **kwargs))
+
+
+class AsyncTask(BaseTask[P, R]):
+    """A task of an async function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call it here; await what comes back."""
+        return cast("Coroutine[Any, Any, R]", self.function(*args, **kwargs))
+
+
+def no_lambda(name: str) -> None:
+    """A task has a name by which another process finds it."""
+    if "<" in name:
+        raise BadRequest(f"{name} has no name of its own: pass name=… to app.task")
