@@ -128,7 +128,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
             (bus.REPL, b"\x00" + copy), (bus.GOTJOB, jid + b"\x00"), (bus.REFUSED, jid), (bus.ENQUEUE, jid),
             (bus.HOLDERS, jid + b"\x00" + mask),
-            (bus.WILLQUEUE, jid + mask), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
+            (bus.WILLQUEUE, jid + mask + b"\x01"), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
             (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
             (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
             (bus.DELJOB, jid + b"\x01" + mask),

@@ -181,6 +181,8 @@ def collect(node: Node, job: Job, task: Ending) -> None:
 
 
 def forget(node: Node, job: Job) -> None:
+    if node.broken("result-ends-with-job"):
+        results.forget_one(node, node.id_text(job))
     node.endings.pop(job, None)
     job.task = None
     records.gone(node, job)
@@ -367,7 +369,8 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
+        how = job.task.why if job is not None and job.task is not None else DONE
+        tombs.bury(node, jid, how, holders | peer.bit, tombs.soon(node))
     if job is not None:
         if replicate.abandon(node, job):
             return

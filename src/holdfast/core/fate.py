@@ -73,6 +73,7 @@ def die(node: Node, job: Job, cause: bytes, retention_ms: i64) -> None:
     more.cause = cause
     more.died = node.wall
     job.queue.died += 1
+    node.count("deaths")
     job.responsible = ME
     history.dead(node, job, cause, results.last_error(job) or b"")
     lie_down(node, job, retention_ms)
@@ -148,6 +149,7 @@ def send_back(node: Node, job: Job, session: Session | None) -> None:
     more = job.more
     assert more is not None
     history.revived(node, job, session)
+    node.count("revivals")
     rise(node, job, more.life)
     if not node.broken("retry-without-round"):
         more.round += 1
@@ -203,6 +205,8 @@ def spread(node: Node, job: Job) -> None:
         return
     node.spreading[job] = Spread()
     say(node, job, node.spreading[job])
+    if job.state == DEAD and node.broken("death-told-once"):
+        node.spreading.pop(job, None)
 
 
 def say(node: Node, job: Job, spread: Spread) -> None:
@@ -368,6 +372,8 @@ def unite(node: Node, job: Job, theirs: More) -> None:
     before = more.cost()
     failures: i64 = 0
     lost: i64 = 0
+    if node.broken("tries-stay"):
+        return
     for each in theirs.tries:
         if more.note_try(each) and each.how != RELEASED:
             failures += 1

@@ -188,7 +188,7 @@ def give(node: Node, peer: Peer, job: Job) -> None:
     write_homed(node, peer, job, is_leased)
     if not is_leased:
         requeue.stop_asking(node, job)
-        failure.yielded(node, job, peer)
+        failure.yielded(node, job)
         job.responsible = int(peer.index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
 

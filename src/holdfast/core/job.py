@@ -70,6 +70,10 @@ class Task:
         self.why: i64 = 0  # how the job has ended, if it has (acks.py)
 
 
+CLAIMED: Final = b"claim:"
+"""How the worker of a lease is called that is part of a claim (claims.py): this, group, seq, claim and count."""
+
+
 @mypyc_attr(acyclic=True)
 class Lease:
     """A hand-out whose consumer asked for a token or a time of its own (leases.py)."""

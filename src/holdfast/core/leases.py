@@ -51,6 +51,11 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
         give(node, job, lease)
     write_rest(node, out, job, form, b"" if lease is None else token(node, lease))
+    handed_out(node, job, session, lease, ms)
+
+
+def handed_out(node: Node, job: Job, session: Session, lease: Lease | None, ms: i64) -> None:
+    """Whoever must know is told, and its time begins."""
     gates.handed_out(node, job)
     if lease is None:
         records.handout(node, job, ms)

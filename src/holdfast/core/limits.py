@@ -233,6 +233,18 @@ GROUP_BYTES: Final = 900
 TAKEN_BYTES: Final = 320
 """A unique key that is taken: the object, the id of its job (81) and its place in the index."""
 
+CLAIM_JOBS_MAX: Final = 100_000
+"""Jobs of one claim: a batch of a pipeline, and a step of some hundred milliseconds when it is taken or committed."""
+
+CLAIM_GROUPS_MAX: Final = 10_000
+"""Pipelines a node remembers: one that was opened longer ago and holds nothing opens again."""
+
+CLAIM_READ_BYTES: Final = 4 * MIB
+"""Bodies in one reply to CLAIM READ."""
+
+CLAIM_JOB_BYTES: Final = 72
+"""What a claim keeps of each of its jobs: three places in lists, and a body that may outlive the job."""
+
 LEASE_BYTES: Final = 112
 """A hand-out of which more is known than when it ends."""
 

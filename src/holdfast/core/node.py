@@ -56,11 +56,13 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    tombs,
     users,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
+from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
@@ -233,6 +235,7 @@ class Node:
         self.questions: dict[int, Question] = {}
         self.question_count: i64 = 0
         self.dead: dict[Job, None] = {}
+        self.claims: Claims = Claims()
         self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
         self.results: results.Results = results.Results()
         self.workers: dict[bytes, Worker] = {}
@@ -732,6 +735,8 @@ class Node:
             results.tell_end(self, job, results.word_of(why))
         is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)
         if job.holders == 1 and job.task is None and not job.flags & UNSURE and is_told:
+            if job.origin is not self.own:  # its maker may ask for it once more, not having heard that we took it
+                tombs.bury(self, self.id_text(job), why, 1, tombs.soon(self))
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)

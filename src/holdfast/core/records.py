@@ -22,7 +22,18 @@ from mypy_extensions import i32, i64, u8
 
 from holdfast.core import batches
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
+from holdfast.core.job import (
+    ACK_ONLY,
+    BACKING_OFF,
+    CLAIMED,
+    DEAD,
+    HANDED_OUT,
+    QUEUED_BEFORE,
+    SPECIAL,
+    UNSURE,
+    Job,
+    Lease,
+)
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
@@ -62,6 +73,7 @@ BATCH: Final = 43
 BATCH_BIT: Final = 44
 REGISTER: Final = 60
 THROTTLE: Final = 61
+CLAIM_EPOCH: Final = 80
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -301,9 +313,10 @@ def handout(node: Node, job: Job, ms: i64) -> None:
 
 
 def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
-    """The same with its token and who has it, so that a restart knows them."""
+    """The same with its token and who has it, so that a restart knows them. A claim's are kept in any case."""
     if not node.is_recording or (
-        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+        job.retry > 0 and not lease.worker.startswith(CLAIMED)
+        and (not node.logs_handouts or node.broken("restart-forgets-leases"))
     ):
         return
     out = begin(node, LEASE)
@@ -322,7 +335,7 @@ def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
 
 def fate(node: Node, job: Job) -> None:
     """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
-    if not node.is_recording:
+    if not node.is_recording or (job.state == DEAD and node.broken("death-not-kept")):
         return
     out = begin(node, FATE)
     write_name(out, job)
@@ -502,6 +515,17 @@ def throttle(node: Node, throttle: Throttle) -> None:
     bus.write_name(out, throttle.name)
     bus.write_i64(out, throttle.full_at - now_ns(node))
     end(node)
+
+
+def claim_epoch(node: Node, group: bytes, epoch: i64) -> None:
+    """Who speaks for a group of claims; 0: the group is forgotten."""
+    if not node.is_recording:
+        return
+    out = begin(node, CLAIM_EPOCH)
+    bus.write_i64(out, epoch)
+    bus.write_name(out, group)
+    end(node)
+    node.must_sync = True
 
 
 def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:

@@ -9,6 +9,7 @@ from mypy_extensions import i16, i32, i64
 from holdfast.core import (
     acks,
     batches,
+    claims,
     doubt,
     fate,
     flush,
@@ -55,6 +56,7 @@ from holdfast.core.records import (
     BACK,
     BATCH,
     BATCH_BIT,
+    CLAIM_EPOCH,
     CLOCK,
     COUNTS,
     CUT,
@@ -178,6 +180,9 @@ class Loading:
             index = reader.u32()
             cause = reader.u8()
             batches.set_bit(self.node, reader.name(), index, cause)
+        elif kind == CLAIM_EPOCH:
+            epoch = reader.long()
+            claims.load_epoch(self.node, reader.name(), epoch)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -481,7 +486,8 @@ class Loading:
         lease = Lease(start, number, worker, reader.name(), since, max(0, left))
         lease.is_cancelled = is_cancelled
         leases.forget(node, job)
-        leases.give(node, job, lease)
+        if not node.broken("lease-token-forgotten"):
+            leases.give(node, job, lease)
         job.flags &= ~BACKING_OFF
         job.flags |= HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME

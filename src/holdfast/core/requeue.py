@@ -141,6 +141,12 @@ def write_willqueue(node: Node, peer: Peer, job: Job) -> None:
     peer.out.append(bus.WILLQUEUE)
     write_job_id(peer.out, job)
     bus.write_i64(peer.out, job.holders)
+    bus.write_i8(peer.out, 1 if claims(node, job) else 0)
+
+
+def claims(node: Node, job: Job) -> bool:
+    """Whether we had the job out, and know how that ended: who does counts its failures, and goes before all others."""
+    return job.lease is not None and job.responsible == ME and not node.broken("no-claim")
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -206,6 +212,8 @@ def again(node: Node, job: Job) -> bool:
     job.hops = 0
     if was_out and failure.lease_ended(node, job):
         return False
+    if job.flags & SPECIAL and failure.dies(node, job):
+        return False
     if not is_first and not has_waited:
         job.deliveries += 1
         records.counts(node, job)
@@ -252,6 +260,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer is about to queue a job: say what we know."""
     jid = reader.job_id()
     holders = links.read_mask(node, peer, reader) | peer.bit
+    has_claim = reader.u8() != 0
     job = node.find(jid)
     if job is None:
         if not acks.answer_from_tomb(node, peer, jid, holders):
@@ -283,7 +292,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif (
-        order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
+        goes_first(node, job, peer, has_claim) and not job.queue.paused & PAUSE_IN
         and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
     ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
@@ -292,6 +301,14 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
             due(node, job)
     else:
         write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+
+
+def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:
+    """Whether a job that both of us want to queue is ours."""
+    is_mine = claims(node, job)
+    if is_mine != has_claim:
+        return is_mine
+    return order_key(job, node.node_id) < order_key(job, peer.node_id())
 
 
 def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64) -> None:
@@ -345,7 +362,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     stop_asking(node, job)
     job.flags &= ~(MOVING | LONG_LEASE)
     if job.flags & (SPECIAL | BACKING_OFF):
-        failure.yielded(node, job, peer)
+        failure.yielded(node, job)
     if ms > i64(job.retry) * 1000:
         job.flags |= LONG_LEASE
     job.responsible = int(peer.index)
@@ -395,7 +412,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         job.flags &= ~BACKING_OFF
         leases.forget(node, job)
     elif job.flags & (SPECIAL | BACKING_OFF):
-        failure.yielded(node, job, peer)
+        failure.yielded(node, job)
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())

@@ -96,6 +96,8 @@ class Walk:
             for jid, into in node.merged.items():
                 records.merged(node, jid, into)
             registers.write_all(node)
+            for group in node.claims.groups.values():
+                records.claim_epoch(node, group.name, group.epoch)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)

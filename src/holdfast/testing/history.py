@@ -12,9 +12,15 @@ same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
     add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
-             attempts; group skips; unique until window ondup
-    get      queues                                                     jobs: [{id queue body nacks deliveries token}]
-    ack fastack nack enqueue dequeue working deljob   ids               count
+             attempts backoff; group skips; unique until window ondup; batch index;
+             final_of count, for a BATCH CLOSE
+    get      queues lease                                               jobs: [{id queue body nacks deliveries
+                                                                               token attempt}]
+    ack      ids token result                                           count
+    nack release reject keepalive   ids token ms                        count, or words
+    fastack enqueue dequeue working deljob retry bury call-off   ids    count, or reply
+    wait     about                                                      ends: [[id, word, result]]
+    dead                                                                rows: [[id, queue, cause, failures]]
     pause    queue words                                                state
     qflush   queue                                                      count
 

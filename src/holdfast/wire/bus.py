@@ -51,7 +51,7 @@ REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
 HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
-WILLQUEUE: Final = 20  # id, holders mask
+WILLQUEUE: Final = 20  # id, holders mask, claims u8
 STATE: Final = 21  # id, state u8, ms i64
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64

@@ -11,8 +11,6 @@ from .model_node import Model
 
 
 class ModelKind:
-    knows_tokens = False
-
     def build(self, birth: Birth) -> Any:
         return Model(birth)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.testing.checkers import check
-from holdfast.testing.checkers.whitebox import Copy, half_dead, orphans, queued_twice, uncollected
+from holdfast.testing.checkers.whitebox import Copy, orphans, queued_twice, uncollected
 from holdfast.testing.history import History
 
 
@@ -191,16 +191,6 @@ def test_a_job_that_stays_away_after_heal_is_stuck() -> None:
     assert story.classes() == {"stuck"}
 
 
-def test_a_job_that_was_handed_out_as_often_as_it_may_fail_is_dead_and_not_stuck() -> None:
-    for attempts, found in ((1, set()), (2, set()), (3, {"stuck"})):
-        story = Story()
-        story.add(0, "x", attempts=attempts)
-        story.get(100, "x")
-        story.op(1500, "A", "get", {"queues": ["q"]}, "info", {"error": "connection lost"})
-        story.mark(30_000, "heal")
-        assert story.classes() == found, attempts
-
-
 def test_ttl_and_delay() -> None:
     story = Story()
     story.add(0, "x", ttl=5)
@@ -267,14 +257,6 @@ def test_white_box_predicates() -> None:
     assert orphans(["j"], {"A": {"j": once}, "B": {}}) == []
     assert uncollected(["j"], {"A": {"j": acked, "k": acked}, "B": {"j": tomb}}) == [("j", "A", "acked")]
     assert queued_twice({"A": {"j": queued}, "B": {"j": queued}, "C": {"j": active}}) == [("j", ["A", "B"])]
-
-
-def test_who_is_dead_is_dead_everywhere() -> None:
-    dead, active, acked = (Copy(state, 1, "q") for state in ("dead", "active", "acked"))
-    assert half_dead({"A": {"j": dead, "k": dead}, "B": {"j": active, "k": dead}}) == [
-        ("j", {"A": "dead", "B": "active"})
-    ]
-    assert half_dead({"A": {"j": dead}, "B": {"j": acked}, "C": {"k": active}}) == []
 
 
 def test_a_history_survives_jsonl() -> None:

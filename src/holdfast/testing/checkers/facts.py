@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from holdfast.testing.history import FAIL, INFO, INVOKE, OK, History, Op, Value
+from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
 
-ENDINGS: Final = frozenset(["ack", "fastack", "deljob"])
-PUSHES: Final = frozenset(["nack", "enqueue"])  # an operator or a consumer wants it delivered again
+ENDINGS: Final = frozenset(["ack", "fastack", "deljob", "bury", "call-off"])
+PUSHES: Final = frozenset(["nack", "enqueue", "release", "retry"])  # somebody wants it delivered again
 
 
 class Violation(NamedTuple):
@@ -33,6 +33,8 @@ class Delivery(NamedTuple):
     queue: str
     nacks: int | None  # None: the client did not ask for counters
     deliveries: int | None
+    token: str = ""  # empty: the client did not ask for one
+    lease_ms: int = 0  # 0: the retry time
 
 
 class Told(NamedTuple):
@@ -44,6 +46,10 @@ class Told(NamedTuple):
     is_ok: bool
     node: str
     process: str
+    token: str = ""
+    ms: int = 0
+    result: str | None = None
+    changed: int = 0  # how many it was done with, by the answer
 
 
 class JobFacts:
@@ -110,7 +116,8 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
-        self.lost_gets: list[tuple[int, list[str]]] = []  # whose answer nobody read: when, and of which queues
+        self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
+        self.ends: list[tuple[Op, str, str, str | None]] = []  # what WAITJOB said: id, word, result
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
         self.restarts: list[tuple[int, str]] = []
@@ -145,9 +152,12 @@ class Facts:
             elif op.f == "add":
                 self.read_added(invoked[op.number], op)
             elif op.f == "get" and op.type == OK:
-                self.read_handed_out(op)
-            elif op.f == "get" and op.type == INFO:
-                self.lost_gets.append((op.t, invoked[op.number].value["queues"]))
+                self.read_handed_out(op, int(invoked[op.number].value.get("lease", 0)))
+            elif op.f == "dead" and op.type == OK:
+                for id, _, cause, failures in op.value["rows"]:
+                    self.dead[id] = (op.t, cause, failures)
+            elif op.f == "wait" and op.type == OK:
+                self.ends += [(op, id, word, result) for id, word, result in op.value["ends"]]
         for begin, kind in running.values():
             self.faults.append((begin, self.end, kind))
         if len(self.calm_to) < len(self.calm_from):
@@ -196,10 +206,11 @@ class Facts:
             job.ids.append(id)
         self.by_id.setdefault(id, job)
 
-    def read_handed_out(self, op: Op) -> None:
+    def read_handed_out(self, op: Op, lease_ms: int) -> None:
         for each in op.value["jobs"]:
             delivery = Delivery(
-                op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries")
+                op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries"),
+                each.get("token", ""), lease_ms,
             )
             job = self.jobs.get(each["body"])
             if job is None:
@@ -222,7 +233,9 @@ class Facts:
             is_answered = end is not None and end.type != "info"
             told = Told(
                 asked.f, asked.t, end.t if end is not None and is_answered else None,
-                end is not None and end.type == OK, asked.node, asked.process,
+                end is not None and end.type == OK, asked.node, asked.process, asked.value.get("token", ""),
+                int(asked.value.get("ms", 0)), asked.value.get("result"),
+                int(end.value.get("count", 0)) if end is not None and end.type == OK else 0,
             )
             for id in asked.value["ids"]:
                 known = self.by_id.get(id)
@@ -264,12 +277,6 @@ class Facts:
             if t >= since:
                 together.setdefault(bisect_right(self.restored, (t, 0)), set()).add(node)
         return max(map(len, together.values()), default=0)
-
-    def may_be_dead(self, job: JobFacts) -> bool:
-        """Whether it may have failed as often as it may: handed out so often, to those who say so and to those whose
-        connection broke just then."""
-        unseen = sum(1 for t, queues in self.lost_gets if t >= job.invoked and job.add["queue"] in queues)
-        return 0 < int(job.add.get("attempts", 0)) <= len(job.deliveries) + unseen
 
     def was_lost(self, node: str, since: int, until: int | None = None) -> bool:
         return any(t >= since and (until is None or t <= until) and node == lost for t, lost in self.losses)

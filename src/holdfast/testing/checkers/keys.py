@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.testing.checkers.facts import ENDINGS, Facts, JobFacts, Violation
+from holdfast.testing.checkers.facts import ENDINGS, Delivery, Facts, JobFacts, Violation
 
 SLACK_MS: Final = 50
 """Clocks of nodes differ by this much in how long they think a lease of some seconds is, beside what is drawn."""
@@ -22,17 +22,20 @@ def was_calm(facts: Facts, since: int, until: int) -> bool:
     return began == facts.calm_from[0] or began <= since - facts.settle_ms
 
 
+def may_have_died(job: JobFacts) -> bool:
+    """When, no client can see: a dead job holds nothing up, and its key is free."""
+    return job.add.get("attempts", 0) > 0 or any(told.f in ("reject", "bury", "call-off", "retry") for told in job.told)
+
+
 def ended_by(facts: Facts, job: JobFacts, t: int) -> bool:
     """Whether the job may have been over at that time."""
-    if job.flushed or facts.was_replaced(job):
+    if job.flushed or facts.was_replaced(job) or may_have_died(job):
         return True
     if any(told.f in ENDINGS and told.invoked <= t for told in job.told):
         return True
+    if int(job.add.get("attempts", 0)) > 0 or any(told.f == "reject" and told.invoked <= t for told in job.told):
+        return True  # or dead, which frees its keys
     return t >= job.invoked + job.ttl_ms - facts.drift_ms(job.ttl_ms, job.invoked) - SLACK_MS
-
-
-def is_kept(facts: Facts, job: JobFacts) -> bool:
-    return facts.lost_at_once(job.invoked) < job.copies
 
 
 def unique_is_kept(facts: Facts) -> list[Violation]:
@@ -83,7 +86,7 @@ def one_at_a_time(facts: Facts) -> list[Violation]:
             if one.retry_ms == 0 or any(told.f in ("dequeue", "enqueue") for told in one.told):
                 continue
             for d in one.deliveries:
-                until = lease_end(facts, one, d.t)
+                until = lease_end(facts, one, d)
                 for two in jobs:
                     for other in two.deliveries:
                         if two is not one and d.t <= other.t < until and was_calm(facts, one.invoked, other.t):
@@ -92,9 +95,10 @@ def one_at_a_time(facts: Facts) -> list[Violation]:
     return found
 
 
-def lease_end(facts: Facts, job: JobFacts, t: int) -> int:
-    """Until when a job that was handed out at `t` is surely out: nobody has said anything of it that may end that."""
-    until = t + job.retry_ms - facts.drift_ms(job.retry_ms, t) - SLACK_MS
+def lease_end(facts: Facts, job: JobFacts, d: Delivery) -> int:
+    """Until when a job that was handed out is surely out: nobody has said anything of it that may end that."""
+    t, span = d.t, d.lease_ms or job.retry_ms
+    until = t + span - facts.drift_ms(span, t) - SLACK_MS
     until = min(until, job.invoked + job.ttl_ms - facts.drift_ms(job.ttl_ms, job.invoked) - SLACK_MS)
     for told in job.told:
         if told.f != "working" and (told.done is None or told.done >= t):

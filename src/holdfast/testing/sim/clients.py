@@ -134,6 +134,13 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
         return OK, {"jobs": [handed_out(each) for each in reply or []]}
     if f == "pause":
         return OK, {"state": text(reply)}
+    if f == "wait":
+        return OK, {"ends": [plain(each) for each in reply]}
+    if f == "dead":
+        return OK, {"rows": [[text(row[0]), text(row[1]), text(row[2]), row[4]] for row in reply[1]]}
+    if f == "keepalive":
+        word = text(reply[0])
+        return OK if word in ("ok", "cancelled") else FAIL, {"words": [text(each) for each in reply], "error": word}
     if isinstance(reply, int):
         return OK, {"count": reply}
     return OK, {"reply": plain(reply)}
@@ -141,10 +148,13 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
 
 def handed_out(each: list[Any]) -> Value:
     job: Value = {"id": text(each[1]), "queue": text(each[0]), "body": text(each[2]).rstrip(PADDING)}
-    if len(each) > 3 and each[3] == b"token":
-        job["token"] = text(each[4])
-    elif len(each) > 3:
-        job["nacks"], job["deliveries"] = each[4], each[6]
+    if not isinstance(each[-2], bytes):
+        return job  # of a claim
+    said = {text(each[i]): each[i + 1] for i in range(3, len(each), 2)}
+    if "nacks" in said:
+        job["nacks"], job["deliveries"] = said["nacks"], said["additional-deliveries"]
+    if "token" in said:
+        job["token"], job["attempt"] = text(said["token"]), said["attempt"]
     return job
 
 

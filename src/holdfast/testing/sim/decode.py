@@ -20,7 +20,7 @@ ID_BYTES: Final = 48
 
 WORDS: Final = {
     "GOTACK": ("holds", "not-yet", "only-ack", "no-idea"),
-    "SETACK": ("done", "aborted", "flushed"),
+    "SETACK": ("done", "aborted", "flushed", "replaced", "merged", "cancelled", "deleted"),
     "DELJOB": ("collected", "fast"),
     "STATE": ("unknown", "queued", "leased", "delayed", "held", "idle"),
 }
@@ -50,6 +50,8 @@ def in_frame(data: bytes, job: str) -> str:
 
 
 def fields(name: str, data: bytes, at: int) -> str:
+    if name in ("FATE", "GOTFATE"):
+        return " " + ("tries", "waits", "dies", "lives", "unknown")[data[at]]
     if name == "HOLDERS":
         return f" version {data[at]} {unpack_from('<q', data, at + 1)[0]:b}"
     if name not in WORDS:
@@ -67,7 +69,7 @@ def fields(name: str, data: bytes, at: int) -> str:
 def in_record(data: bytes, job: str) -> str:
     names = (
         "ADD", "JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS", "TAKEN",
-        "DOUBT",
+        "DOUBT", "FATE", "LEASE", "RESULT",
     )
     return numbers("holdfast.core.records", names).get(data[0], f"type {data[0]}")
 

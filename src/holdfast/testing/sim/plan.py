@@ -42,8 +42,22 @@ class Add:
     until: str = ""  # started; otherwise done
     window_s: int = 0
     ondup: str = ""
+    batch: str = ""
+    index: int = 0
     pipe: int = 0
-    attempts: int = 0  # after so many that failed it is dead; 0: never
+    attempts: int = 0  # 0: any number
+    backoff_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A BATCH CLOSE to come, with a job after THEN."""
+
+    number: int
+    at_ms: int
+    name: str
+    count: int
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,10 @@ class Habits:
     lose_reply: float = 0.01  # the connection breaks just when the reply comes
     impatient: float = 0.1  # goes away while it waits
     work_ms: int = 700  # an ack takes up to this long
+    release: float = 0.0  # gives back without blame
+    reject: float = 0.0  # makes it dead
+    keepalive: float = 0.0  # asks for more time, and acks later; like the next two only where it has a token
+    result: float = 0.0  # of acks: with a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +87,8 @@ class Consumer:
     timeout_ms: int = 2_000
     think_ms: int = 500
     with_counters: bool = True
-    with_token: bool = False  # takes a lease with a token, and says it with whatever it does with the job
+    with_meta: bool = False  # asks for tokens, and uses them
+    lease_ms: int = 0  # asks for a time of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,7 @@ class Plan:
     habits: Habits = Habits()
     consumers: tuple[Consumer, ...] = ()
     errands: tuple[Errand, ...] = ()
+    closes: tuple[Close, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     fault_ms: int = FAULT_MS
     drain_ms: int = DRAIN_MS
@@ -103,14 +123,6 @@ class Plan:
 
     def retry_max_ms(self) -> int:
         return 1_000 * max([add.retry_s for add in self.adds], default=1)
-
-    def without_tokens(self) -> Plan:
-        """The same for nodes that know nothing of leases with tokens and of limits to attempts."""
-        return replace(
-            self,
-            adds=tuple(replace(add, attempts=0) for add in self.adds),
-            consumers=tuple(replace(consumer, with_token=False) for consumer in self.consumers),
-        )
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -130,6 +142,7 @@ class Plan:
                 Consumer(**{**each, "queues": tuple(each["queues"])}) for each in data.pop("consumers")
             ),
             errands=tuple(Errand(**each) for each in data.pop("errands")),
+            closes=tuple(Close(**each) for each in data.pop("closes", [])),
             settings=tuple((name, value) for name, value in data.pop("settings")),
             **data,
         )
@@ -143,39 +156,33 @@ def draw(seed: int) -> Plan:
     is_tight = dice.random() < 0.05  # little memory and large bodies
     keys = Random(f"{seed}/keys/0")
     has_keys = keys.random() < 0.4
+    is_rich = Random(f"{seed}/rich/0").random() < 0.5  # tokens, failures, results
     faults = faults_of.draw(seed, names, FAULT_MS, losses_max=2)
     if has_keys and keys.random() < 0.25:
         faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
     adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
-    plan = Plan(
+    closes: tuple[Close, ...] = ()
+    if has_keys:
+        adds, closes = draw_batch(Random(f"{seed}/batch/0"), tuple(draw_keys(keys, add) for add in adds))
+    consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
+    return Plan(
         seed=seed,
         names=names,
         faults=faults,
-        adds=tuple(draw_keys(keys, add) for add in adds) if has_keys else adds,
+        adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
+        closes=closes,
         drain_ms=KEYED_DRAIN_MS if has_keys else DRAIN_MS,
-        habits=draw_habits(Random(f"{seed}/habits/0")),
-        consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
-        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
+        habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
+        consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
+        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names) + draw_fates(
+            Random(f"{seed}/fates/0"), is_rich, queues, names
+        ),
         settings=(
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *draw_memory(Random(f"{seed}/memory/0"), is_tight),
             *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
-    )
-    return plan if has_keys else draw_tokens(Random(f"{seed}/tokens/0"), plan)
-
-
-def draw_tokens(dice: Random, plan: Plan) -> Plan:
-    """Some consumers have tokens, in some runs, and there some jobs have a limit to their attempts."""
-    if dice.random() < 0.6:
-        return plan
-    return replace(
-        plan,
-        adds=tuple(
-            replace(add, attempts=dice.choice([0, 0, 0, 1, 2, 3]) if add.retry_s > 0 else 0) for add in plan.adds
-        ),
-        consumers=tuple(replace(each, with_token=dice.random() < 0.7) for each in plan.consumers),
     )
 
 
@@ -229,6 +236,19 @@ def draw_keys(dice: Random, add: Add) -> Add:
     return add
 
 
+def draw_batch(dice: Random, adds: tuple[Add, ...]) -> tuple[tuple[Add, ...], tuple[Close, ...]]:
+    """Some of the jobs are a batch, and somebody closes it, before, while or after they are added."""
+    members = [add.number for add in adds if not add.unique and add.retry_s > 0]
+    if len(members) < 2 or dice.random() < 0.5:
+        return adds, ()
+    chosen = dice.sample(members, min(len(members), dice.randint(2, 6)))
+    queue = dice.choice([add.queue for add in adds])
+    joined = tuple(
+        replace(add, batch="b", index=chosen.index(add.number)) if add.number in chosen else add for add in adds
+    )
+    return joined, (Close(0, dice.randrange(FAULT_MS), "b", len(chosen), queue),)
+
+
 def draw_habits(dice: Random) -> Habits:
     if dice.random() < 0.2:
         return Habits(die=0, nack=0, fastack=0, late=0, lose_reply=0, impatient=0)
@@ -242,6 +262,48 @@ def draw_habits(dice: Random) -> Habits:
         lose_reply=dice.choice([0.0, 0.02]),
         impatient=dice.choice([0.0, 0.1, 0.3]),
         work_ms=dice.choice([20, 300, 900]),
+    )
+
+
+def with_rules(dice: Random, is_rich: bool, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+    """Some jobs have a bound on failures, or wait after one."""
+    if not is_rich:
+        return adds
+    return tuple(
+        replace(add, attempts=dice.choice([0, 0, 1, 2, 3]), backoff_s=dice.choice([0, 0, 1, 2])) if add.retry_s else add
+        for add in adds
+    )
+
+
+def with_tokens(dice: Random, is_rich: bool, habits: Habits) -> Habits:
+    if not is_rich:
+        return habits
+    return replace(
+        habits, release=dice.choice([0.0, 0.05, 0.1]), reject=dice.choice([0.0, 0.0, 0.05]),
+        keepalive=dice.choice([0.0, 0.1, 0.2]), result=dice.choice([0.0, 0.3, 0.8]),
+    )
+
+
+def with_leases(dice: Random, is_rich: bool, consumers: tuple[Consumer, ...]) -> tuple[Consumer, ...]:
+    if not is_rich:
+        return consumers
+    return tuple(
+        replace(each, with_meta=dice.random() < 0.7, lease_ms=dice.choice([0, 0, 500, 1_500, 6_000]))
+        for each in consumers
+    )
+
+
+FATES: Final = ("retry", "bury", "call-off", "wait", "wait", "explain", "priority", "list-dead", "keep-strange")
+
+
+def draw_fates(dice: Random, is_rich: bool, queues: list[str], names: str) -> tuple[Errand, ...]:
+    """Errands about what becomes of jobs; their numbers follow those of the others."""
+    if not is_rich:
+        return ()
+    return tuple(
+        Errand(100 + number, dice.randrange(FAULT_MS), dice.choice(FATES), dice.choice(names), dice.choice(queues),
+               dice.randint(200, 6_000))
+        for number in range(dice.randint(2, 12))
     )
 
 

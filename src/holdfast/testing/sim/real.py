@@ -20,8 +20,6 @@ def state_of(job: Any) -> str:
 
 
 class Real:
-    knows_tokens = True
-
     def build(self, birth: Birth) -> Machine:
         make: Any = Node
         node = make(

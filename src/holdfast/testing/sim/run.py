@@ -37,8 +37,6 @@ class Outcome:
 
 
 def start(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None = None) -> tuple[World, Workload]:
-    if kind is not None and not kind.knows_tokens:
-        plan = plan.without_tokens()
     cluster = World(
         nodes=plan.names, seed=plan.seed, faults=plan.faults, mutants=mutants, settings=plan.settings,
         retry_max_ms=plan.retry_max_ms(), kind=kind,

@@ -21,7 +21,6 @@ class Story:
 
     def __init__(self, kind: Kind, job: str) -> None:
         self.kind = kind
-        self.knows_tokens = kind.knows_tokens
         self.job = job
         self.cluster: World | None = None  # before it is there, there are no jobs either
         self.lines: list[tuple[int, str]] = []

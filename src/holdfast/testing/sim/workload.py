@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.history import OK, Value
 from holdfast.testing.sim.clients import PADDING, Client
-from holdfast.testing.sim.plan import Add, Consumer, Errand, Plan
+from holdfast.testing.sim.plan import Add, Close, Consumer, Errand, Plan
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.world import World
@@ -32,11 +32,13 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         words.append("ASYNC")
     if add.attempts:
         words += ["ATTEMPTS", str(add.attempts)]
+    if add.backoff_s:
+        words += ["BACKOFF", f"{add.backoff_s}:{2 * add.backoff_s}"]
     words += key_words(add)
     value: Value = {
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
-        "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
-        **({"attempts": add.attempts} if add.attempts else {}),
+        "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms, "attempts": add.attempts,
+        "backoff": 2 * add.backoff_s,
     }
     value |= key_values(add)
     return [word.encode() for word in words], value
@@ -49,6 +51,8 @@ def key_values(add: Add) -> Value:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:
         value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
+    if add.batch:
+        value |= {"batch": add.batch, "index": add.index}
     return value
 
 
@@ -67,6 +71,8 @@ def key_words(add: Add) -> list[str]:
         words += ["WINDOW", str(add.window_s)]
     if add.ondup:
         words += ["ONDUP", add.ondup]
+    if add.batch:
+        words += ["BATCH", add.batch, "INDEX", str(add.index)]
     return words
 
 
@@ -88,6 +94,8 @@ class Workload:
             cluster.push(offset + adds[0].at_ms, self.produce, adds)
         for consumer in plan.consumers:
             Worker(self, consumer).start_later(consumer.number % 7)
+        for close in plan.closes:
+            cluster.push(offset + close.at_ms, self.close_batch, close)
         for errand in plan.errands:
             cluster.push(offset + errand.at_ms, self.run_errand, errand)
 
@@ -115,6 +123,20 @@ class Workload:
             client.send("add", argv, value, done)
         cluster.push(cluster.now + max(add.timeout_ms for add in adds) + PATIENCE_MS, Client.close, client)
 
+    def close_batch(self, close: Close) -> None:
+        """As if it added the job in the end: that is what it does, later."""
+        host = self.cluster.pick(Random(f"{self.cluster.seed}/close/{close.number}"))
+        if host is None:
+            return
+        client = Client(self.cluster, f"b{close.number}", host)
+        body = f"f{close.number}"
+        words = ["BATCH", "CLOSE", close.name, str(close.count), "THEN", close.queue, body, "RETRY", "2", "TTL", "600"]
+        value: Value = {
+            "queue": close.queue, "body": body, "replicate": 1, "retry": 2, "ttl": 600, "delay": 0, "async": False,
+            "timeout": 0, "final_of": close.name, "count": close.count,
+        }
+        client.send("add", [word.encode() for word in words], value, lambda *_: self.close_soon(client))
+
     # -- errands -------------------------------------------------------------------------------------------
 
     def run_errand(self, errand: Errand) -> None:
@@ -133,9 +155,37 @@ class Workload:
         elif errand.kind == "look":
             for words in (["QLEN", queue], ["QPEEK", queue, "3"], ["QSTAT", queue], ["INFO"], ["CLUSTER", "NODES"]):
                 cluster.tell(node, *words)
+        elif errand.kind in LOOKS:
+            self.look_at_fates(errand, dice)
         elif self.ids:
             f = "ack" if errand.kind == "cancel" else errand.kind
             self.one_shot("op", node, f, dice.choice(self.ids))
+
+    def look_at_fates(self, errand: Errand, dice: Random) -> None:
+        """Questions and changes that are about no single hand-out."""
+        node = errand.node
+        jobs = [dice.choice(self.ids) for _ in range(dice.randint(1, 3))] if self.ids else []
+        if errand.kind == "list-dead":
+            self.send("op", node, "dead", ["DEAD", "LIST", "COUNT", "1000"], {})
+        elif errand.kind == "wait" and jobs:
+            words = ["WAITJOB", *jobs, "TIMEOUT", str(errand.for_ms), dice.choice(["ANY", "ALL"])]
+            self.send("op", node, "wait", words, {"about": jobs})
+        elif errand.kind == "explain" and jobs:
+            self.cluster.tell(node, "EXPLAIN", jobs[0])
+        elif errand.kind == "priority" and jobs:
+            self.cluster.tell(node, "PRIORITY", jobs[0], str(dice.randrange(10)))
+        elif errand.kind == "keep-strange" and jobs:
+            token = f"{self.cluster.hosts[node].node_id[:8].decode()}.{dice.randrange(1 << 40):x}.1"
+            self.cluster.tell(node, "KEEPALIVE", "1000", jobs[0], token)
+
+    def send(self, process: str, node: str, f: str, words: list[str], value: Value) -> bool:
+        """A command over a connection of its own; False if there is nobody to send it to."""
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return False
+        client = Client(self.cluster, process, host)
+        client.send(f, [word.encode() for word in words], value, lambda *_: self.close_soon(client))
+        return True
 
     def pause(self, node: str, queue: str, words: list[str]) -> None:
         host = self.cluster.hosts[node]
@@ -148,15 +198,10 @@ class Workload:
     def close_soon(self, client: Client) -> None:
         self.cluster.push(self.cluster.now, Client.close, client)
 
-    def one_shot(self, process: str, node: str, f: str, id: str, token: str = "") -> bool:
+    def one_shot(self, process: str, node: str, f: str, id: str, more: Value | None = None) -> bool:
         """A command about a job over a connection of its own; False if there is nobody to send it to."""
-        host = self.cluster.hosts[node]
-        if host.node is None:
-            return False
-        client = Client(self.cluster, process, host)
-        argv = with_token(f, id.encode(), token.encode()) if token else [COMMANDS[f], id.encode()]
-        client.send(f, argv, {"ids": [id]}, lambda *_: self.close_soon(client))
-        return True
+        value: Value = {"ids": [id], **(more or {})}
+        return self.send(process, node, f, words_of(f, id, value), value)
 
     # -- the second phase ----------------------------------------------------------------------------------
 
@@ -178,23 +223,42 @@ class Workload:
         for number, name in enumerate(self.cluster.names):
             consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)
             Worker(self, consumer, home=name).start_later(1)
+        self.cluster.push(self.cluster.now + self.plan.drain_ms - LAST_LOOK_MS, self.list_dead, None)
 
+    def list_dead(self, _: None) -> None:
+        """Near the end: what is not delivered any more must be in this list, and what is in it must not be."""
+        self.send("op", self.cluster.names[0], "dead", ["DEAD", "LIST", "COUNT", "1000"], {})
+
+
+LAST_LOOK_MS: Final = 1_500
+
+LOOKS: Final = frozenset(["list-dead", "wait", "explain", "priority", "keep-strange"])
 
 COMMANDS: Final = {
-    "ack": b"ACKJOB", "fastack": b"FASTACK", "nack": b"NACK", "working": b"WORKING",
-    "enqueue": b"ENQUEUE", "dequeue": b"DEQUEUE", "deljob": b"DELJOB",
+    "ack": "ACKJOB", "fastack": "FASTACK", "nack": "NACK", "working": "WORKING", "enqueue": "ENQUEUE",
+    "dequeue": "DEQUEUE", "deljob": "DELJOB", "release": "RELEASE", "reject": "NACK", "call-off": "CANCEL",
 }
-KEPT_MS: Final = b"1500"
-"""What a worker with a token asks for when it is not done yet."""
 
 
-def with_token(f: str, id: bytes, token: bytes) -> list[bytes]:
-    """A command about a job, by a worker that has a lease with a token."""
-    if f == "working":
-        return [b"KEEPALIVE", KEPT_MS, id, token]
-    if f == "nack":
-        return [b"NACK", id, b"TOKEN", token, b"DELAY", b"1", b"ERROR", b"it did not work"]
-    return [COMMANDS[f], id] if f == "fastack" else [COMMANDS[f], id, b"TOKEN", token]
+def words_of(f: str, id: str, value: Value) -> list[str]:
+    """A command about one job, with the token of a hand-out where there is one."""
+    token, result = value.get("token", ""), value.get("result")
+    if f == "keepalive":
+        return ["KEEPALIVE", str(value["ms"]), id, token]
+    if f in ("retry", "bury"):
+        return ["DEAD", "RETRY" if f == "retry" else "DELETE", id]
+    words = [COMMANDS[f], id]
+    if token and f != "working":
+        words += ["TOKEN", token]
+    if f == "ack" and result is not None:
+        words += ["RESULT", result]
+    if f == "nack" and value.get("ms"):
+        words += ["DELAY", str(value["ms"] // 1000)]
+    if f == "nack" and token:
+        words += ["ERROR", "it broke"]
+    if f == "reject":
+        words.append("DEAD")
+    return words
 
 
 class Worker:
@@ -208,11 +272,14 @@ class Worker:
         self.lives = 0
         self.dice = Random(f"{self.cluster.seed}/consumer/{plan.number}")
         self.client: Client | None = None
+        self.token = ""  # of the hand-out it works on
         words = ["GETJOB"]
-        if plan.with_token:
-            words.append("WITHMETA")
-        elif plan.with_counters:
+        if plan.with_counters:
             words.append("WITHCOUNTERS")
+        if plan.with_meta:
+            words.append("WITHMETA")
+        if plan.lease_ms:
+            words += ["LEASEMS", str(plan.lease_ms)]
         words += ["TIMEOUT", str(plan.timeout_ms), "COUNT", str(plan.count), "FROM", *plan.queues]
         self.argv = [word.encode() for word in words]
 
@@ -245,7 +312,8 @@ class Worker:
             self.cluster.push(
                 self.cluster.now + self.dice.randint(1, self.plan.timeout_ms), Client.close, client
             )
-        client.send("get", self.argv, {"queues": list(self.plan.queues)}, self.got)
+        value: Value = {"queues": list(self.plan.queues), "lease": self.plan.lease_ms}
+        client.send("get", self.argv, value, self.got)
 
     def got(self, type: str, value: Value) -> None:
         if type != OK:
@@ -260,11 +328,12 @@ class Worker:
             self.cluster.push(self.cluster.now + self.dice.randint(1, self.plan.think_ms), Worker.ask, self)
 
     def work(self, id: str, token: str) -> None:
+        self.token = token
         habits = self.workload.plan.habits
         dice = self.dice
         roll = dice.random()
         if self.home:
-            self.later(dice.randint(1, 20), "ack", id, token, elsewhere=roll < 0.3)
+            self.later(dice.randint(1, 20), "ack", id, elsewhere=roll < 0.3)
             return
         if roll < habits.die:
             client, self.client = self.client, None
@@ -275,33 +344,52 @@ class Worker:
         roll -= habits.die
         work_ms = dice.randint(1, habits.work_ms)
         if roll < habits.elsewhere:
-            self.later(work_ms, "ack", id, token, elsewhere=True)
+            self.later(work_ms, "ack", id, elsewhere=True)
             return
         roll -= habits.elsewhere
         if roll < habits.nack:
-            self.later(work_ms, "nack", id, token)
+            self.later(work_ms, "nack", id)
         elif roll < habits.nack + habits.working:
-            self.later(work_ms, "working", id, token)
-            self.later(work_ms + dice.randint(1, 900), "ack", id, token)
+            self.later(work_ms, "working", id)
+            self.later(work_ms + dice.randint(1, 900), "ack", id)
         elif roll < habits.nack + habits.working + habits.fastack:
-            self.later(work_ms, "fastack", id, token)
+            self.later(work_ms, "fastack", id)
         elif roll < habits.nack + habits.working + habits.fastack + habits.late:
-            self.later(dice.randint(1_000, 8_000), "ack", id, token)
+            self.later(dice.randint(1_000, 8_000), "ack", id)
         else:
-            self.later(work_ms, "ack", id, token)
+            self.work_on(roll - habits.nack - habits.working - habits.fastack - habits.late, work_ms, id)
 
-    def later(self, ms: int, f: str, id: str, token: str, elsewhere: bool = False) -> None:
+    def work_on(self, roll: float, work_ms: int, id: str) -> None:
+        """What is left, of which some is only done by those who have a token."""
+        habits = self.workload.plan.habits
+        if roll < habits.release:
+            self.later(work_ms, "release", id)
+        elif roll < habits.release + habits.reject:
+            self.later(work_ms, "reject", id)
+        elif self.token and roll < habits.release + habits.reject + habits.keepalive:
+            ms = self.dice.choice([300, 1_000, 4_000])
+            self.later(work_ms, "keepalive", id, ms=ms)
+            self.later(work_ms + self.dice.randint(1, 2 * ms), "ack", id)
+        else:
+            self.later(work_ms, "ack", id)
+
+    def later(self, after_ms: int, f: str, id: str, elsewhere: bool = False, ms: int = 0) -> None:
         client = self.client
+        more: Value = {"token": self.token, "ms": ms} if (self.token or ms) and f != "working" else {}
+        if f == "ack" and self.workload.plan.habits.result and self.dice.random() < self.workload.plan.habits.result:
+            more["result"] = f"r{self.plan.number}.{self.lives}.{self.dice.randrange(1000)}"
+        if f == "nack" and self.token:
+            more["ms"] = self.dice.choice([0, 0, 1_000, 2_000])
         name = client.host.name if client is not None else ""
         process = client.process if client is not None else f"c{self.plan.number}"
         if elsewhere:
             host = self.cluster.pick(self.dice)
             name = host.name if host is not None else name
-        self.cluster.push(self.cluster.now + ms, self.tell, (process, name, f, id, token))
+        self.cluster.push(self.cluster.now + after_ms, self.tell, (process, name, f, id, more))
 
-    def tell(self, what: tuple[str, str, str, str, str]) -> None:
-        process, name, f, id, token = what
-        if not name or not self.workload.one_shot(process, name, f, id, token):
+    def tell(self, what: tuple[str, str, str, str, Value]) -> None:
+        process, name, f, id, more = what
+        if not name or not self.workload.one_shot(process, name, f, id, more):
             host = self.cluster.pick(self.dice)  # its node is down: somebody else will do
             if host is not None:
-                self.workload.one_shot(process, host.name, f, id, token)
+                self.workload.one_shot(process, host.name, f, id, more)
