@@ -15,6 +15,7 @@ SUBCOMMANDS = {
     "promote": ("holdfast.cli.promote", "promote"),
     "cli": ("holdfast.cli.prompt", "cli"),
     "journal": ("holdfast.cli.journal", "journal"),
+    "gateway": ("holdfast.cli.gateway", "gateway"),
     "users": ("holdfast.cli.users", "users"),
     "bench": ("holdfast.cli.bench", "bench"),
     "pipeline": ("holdfast.cli.pipeline_jobs", "pipeline"),
