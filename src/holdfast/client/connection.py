@@ -47,6 +47,8 @@ class Connection:
         """Connect and introduce ourselves. `Unreachable`, or what the node says to the introduction."""
         self.target = target
         self.is_open = False
+        self.used = 0.0
+        """When it last brought an answer."""
         self._reader = reader or new_reader()
         try:
             self._socket = _connect(target)
