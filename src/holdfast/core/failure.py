@@ -165,6 +165,8 @@ def lease_ended(node: Node, job: Job) -> bool:
     rules = failure_rules(node, job)
     if job.more is None and lease is None and rules.attempts == 0 and rules.backoff == 0 and rules.poison == 0:
         return False
+    if job.more is not None and lease is None and not node.broken("queued-counts-as-failed"):
+        return False  # it waited in its queue when this node was stopped, or slept: nobody had it
     is_gone = lease is not None and lease.start == node.start and int(job.taker) not in node.sessions
     fail(node, job, WORKER_GONE if is_gone else LEASE_ENDED, b"", BY_RULE, False)
     return True

@@ -103,6 +103,7 @@ MUTANTS: Final[dict[str, str]] = {
     "result-ends-with-job": "a result is forgotten when the ack is collected",
     "cancel-forgotten": "a job that was called off while out is queued again when it comes back",
     "release-counts": "giving a job back without blame uses up an attempt",
+    "queued-counts-as-failed": "a job that waits at a node that is restarted, or slept, counts as having failed there",
     # -- 3, federation --------------------------------------------------------------------------------------
     "move-not-recorded": "the giver's GAVE is not on disk before the frame leaves",
     "old-moves-open": "an at-most-once job that comes back is still taken for one that is on its way elsewhere",

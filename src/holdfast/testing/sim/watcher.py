@@ -1,7 +1,7 @@
 """Looks inside the nodes at intervals and writes into the history what no client could see.
 
 I5   an acknowledgement is never orphaned: while some node would queue the job again, some node remembers
-I6   after healing every acknowledgement is collected
+I6   after healing every acknowledgement is collected, and who is dead is dead everywhere
      at most one queued copy in calm times
 
 An ack counts while the disk of a node that answered it lives; a FASTACK or a DELJOB of the same job voids it.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.testing.checkers.whitebox import orphans, queued_twice, uncollected
+from holdfast.testing.checkers.whitebox import half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import INVOKE, OK
 
 if TYPE_CHECKING:
@@ -129,3 +129,5 @@ class Watcher:
         old = [id for id in self.acked() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
         for id, name, state in uncollected(old, cluster.views()):
             self.tell("I6", "uncollected", id, f"{state} at {name}, acked at {self.acks[id]}")
+        for id, held in half_dead(cluster.views()):
+            self.tell("dead", "half-dead", id, f"held {held}")
