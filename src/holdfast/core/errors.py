@@ -82,6 +82,7 @@ TOO_LATE: Final = (
     b"TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
 )
 MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+NO_BOUND: Final = b"TRYAGAIN The node that keeps the bound of this queue for the whole cluster cannot be reached"
 PAUSED: Final = b"PAUSED Queue paused in input, try later"
 OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"

@@ -108,7 +108,8 @@ def of_queue(node: Node, job: Job) -> list[Reason]:
     queue = job.queue
     found: list[Reason] = []
     if queue.paused & PAUSE_OUT:
-        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused]))
+        until = queue.pause_until - node.now if queue.pause_until else NO_END
+        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused], until))
     if node.is_leaving:
         found.append(Reason(b"leaving", b"its node is leaving, and gives it to another"))
     ahead = queue.ahead(job)

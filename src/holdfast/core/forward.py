@@ -104,6 +104,17 @@ def send(node: Node, add: Add) -> None:
     node.alarms.at_latest(forwards, node.now + AGAIN_MS)
 
 
+def later(node: Node, add: Add) -> None:
+    """It is for this node to do, but somebody else has to be heard first: it is tried again in a moment."""
+    keyed.wait(node, add)
+    forwards = node.forwards
+    if add.number == 0:
+        forwards.count += 1
+        add.number = forwards.count
+    forwards.adds[int(add.number)] = add
+    node.alarms.at_latest(forwards, node.now + AGAIN_MS)
+
+
 def route(node: Node, add: Add) -> None:
     """Ask the home, or somebody who may see it."""
     slot = keyed.slot_of(add)
