@@ -40,10 +40,10 @@ from holdfast.core.job import (
     Job,
     Lease,
     Origin,
-    Page,
     Run,
     special_cost,
 )
+from holdfast.core.limits import NEVER
 from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
@@ -92,6 +92,9 @@ ASK_AFTER_LOAD_MS: Final = 3000
 EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
 """Flags with which a job may be queued before everything is read."""
 
+FRESH_MORE: Final = 100_000
+"""Of the jobs read lately so many may have ended again before they are let go of."""
+
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -103,7 +106,8 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
-        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
+        self.overflows: bool = node.overflow.begin_at < NEVER
+        self.fresh: list[Job] = []  # read since jobs were last queued early
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -214,7 +218,7 @@ class Loading:
         if job is not None:
             job.retry = i32(times >> 32)
             job.priority = i16(data[at + 38])
-            self.node.keep(job)
+            self.keep(job)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
         node = self.node
@@ -245,7 +249,7 @@ class Loading:
         job.hops = int(rest >> 8 & 255)
         job.responsible = max(0, self.table[rest & 255])
         job.qtime = node.now + wait if wait > 0 else 0
-        node.keep(job)
+        self.keep(job)
         if job.more is not None and job.more.cause:
             fate.arrive(node, job)
 
@@ -304,24 +308,27 @@ class Loading:
         if not node.overflow.is_due():
             return
         if self.requeues and not doubt.is_possible(node):
-            for origin in node.origins.values():
-                first = self.queued.get(origin, 0)
-                self.queued[origin] = len(origin.order)
-                for number in origin.order[max(0, first - 1):]:
-                    page = origin.pages.get(number)
-                    if page is not None:
-                        self.queue_early(page)
+            for job in self.fresh:
+                if self.is_early(job):
+                    job.flags |= QUEUED_BEFORE
+                    job.queue.push(job)
+        self.fresh = []
         while node.overflow.is_due() and node.overflow.step():
             pass
 
-    def queue_early(self, page: Page) -> None:
-        for job in page.slots:
-            if (
-                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
-                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
-            ):
-                job.flags |= QUEUED_BEFORE
-                job.queue.push(job)
+    def is_early(self, job: Job) -> bool:
+        return (
+            job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT and not job.flags & ~EARLY
+            and job.qtime == 0 and job.retry > 0
+        )
+
+    def keep(self, job: Job) -> None:
+        """A job was read."""
+        self.node.keep(job)
+        if self.overflows:
+            self.fresh.append(job)
+            if len(self.fresh) > 2 * self.node.jobs + FRESH_MORE:
+                self.fresh = [each for each in self.fresh if self.node.is_here(each)]
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
