@@ -59,6 +59,7 @@ from holdfast.core import (
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
+from holdfast.core.books import Book
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
@@ -238,6 +239,9 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.is_walking: bool = False  # a snapshot is being written (snapshot.py)
+        self.books: dict[bytes, Book] = {}  # queues with journals of their own
+        self.left: list[tuple[Book | None, Job]] = []  # jobs that were put into a queue of another book in this turn
         self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
