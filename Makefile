@@ -21,7 +21,7 @@ UNIT := $(wildcard tests/unit tests/wire tests/docs tests/test_tidy.py)
 # The same without the snippets of the documentation, which start nodes, and with the transcripts.
 CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
 SIM := $(wildcard tests/sim)
-PROC := $(wildcard tests/proc)
+PROC := $(wildcard tests/proc tests/doors tests/worker)
 # Not again in the pure form: real processes and the benchmark, which know no other.
 PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
 
@@ -114,6 +114,10 @@ proc: setup servers ## Real processes: signals, settings, limits, other people's
 .PHONY: test-pipeline
 test-pipeline: setup servers ## The data pipeline: protocols without Java, stages, real streams on Spark
 	@$(PYTEST) tests/pipeline
+
+.PHONY: worker-long
+worker-long: setup ## A job of two minutes under a lease of five seconds, whatever its handler blocks
+	@LONG=1 $(PYTEST) tests/worker/test_trouble.py -k lease_is_kept
 
 .PHONY: fuzz
 fuzz: setup ## Bad input for a long time: SECONDS=600

@@ -1,8 +1,10 @@
 """What the journal costs, beside redis-server with its append-only file: `make bench-journal`.
 
     speed     CPU time of the server per job (added, handed out, acknowledged; LPUSH and RPOP for redis) and commands
-              per second, without a journal, with appendfsync everysec and with always. All six servers are driven in
-              turn in each round, every second round in the other order; figures are medians over the rounds.
+              per second, without a journal, with appendfsync everysec and with always, and with everysec and a
+              history. All servers are driven in turn in each round, every second round in the other order; figures
+              are medians over the rounds.
+    history   how many records of it a second are read from that node, and made into Arrow tables.
     restart   CPU time and memory of a node that starts with a million pending jobs: from the journal as it was
               written, and from a snapshot. Bytes on disk per job.
 
@@ -17,19 +19,23 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import holdfast
 from bench import common
 from bench.common import Load, Missing, Server, Void
 from bench.goals import Goal
+from holdfast import history
 
 CONNECTIONS = 50
 BODY_BYTES = 64
 RESULTS = common.ROOT / "bench" / "results"
 POLICIES = ("off", "everysec", "always")
+HISTORY = "history"  # everysec, and what happens to jobs is written down
 PIPELINES = (1, 32)
 
 
@@ -48,6 +54,7 @@ GOALS = (
     Goal("everysec-1", "everysec, CPU per job over no journal, pipeline 1", 1.10, at_least=False),
     Goal("everysec-32", "everysec, CPU per job over no journal, pipeline 32", 1.10, at_least=False),
     Goal("always", "always, commands per second ÷ redis with always, 50 connections", 1.0, at_least=True),
+    Goal("decode", "history made into Arrow tables, records per second of CPU", 500_000, at_least=True),
     Goal("restart-log", "restart with a million jobs, CPU", 5.0, at_least=False, unit=" s"),
     Goal("restart-snapshot", "restart from a snapshot of a million jobs, CPU", 3.0, at_least=False, unit=" s"),
 )
@@ -70,8 +77,11 @@ class Cell:
 
 
 def node_command(folder: Path, policy: str) -> list[str]:
-    more = ["--dir", str(folder), "--set", f"appendfsync={policy}"] if policy != "off" else []
-    return [*common.NODE_COMMAND, *more]
+    if policy == "off":
+        return [*common.NODE_COMMAND]
+    fsync = "everysec" if policy == HISTORY else policy
+    more = ["--set", "history=yes"] if policy == HISTORY else []
+    return [*common.NODE_COMMAND, "--dir", str(folder), "--set", f"appendfsync={fsync}", *more]
 
 
 def redis_command(policy: str) -> list[str]:
@@ -89,7 +99,7 @@ def cycle(server: Server, is_redis: bool, jobs: int, pipeline: int, ids: Path) -
     return loads
 
 
-def measure_speed(size: Size) -> dict[str, Cell]:
+def measure_speed(size: Size) -> tuple[dict[str, Cell], dict[str, float]]:
     cells: dict[str, Cell] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
@@ -98,6 +108,8 @@ def measure_speed(size: Size) -> dict[str, Cell]:
             node = stack.enter_context(common.running("node", node_command(folder / policy, policy)))
             redis = stack.enter_context(common.running("redis", redis_command(policy)))
             servers += [(f"node-{policy}", node, False, policy), (f"redis-{policy}", redis, True, policy)]
+        teller = stack.enter_context(common.running("node", node_command(folder / HISTORY, HISTORY)))
+        servers.append((f"node-{HISTORY}", teller, False, HISTORY))
         for pipeline in PIPELINES:
             for number in range(size.rounds):
                 for name, server, is_redis, policy in servers if number % 2 == 0 else servers[::-1]:
@@ -106,7 +118,36 @@ def measure_speed(size: Size) -> dict[str, Cell]:
                     jobs = size.always_jobs if policy == "always" else size.jobs[pipeline]
                     loads = cycle(server, is_redis, jobs, pipeline, folder / "ids")
                     cells.setdefault(f"{name}-{pipeline}", Cell()).add(loads)
-    return cells
+        return cells, measure_history(teller)
+
+
+def measure_history(teller: Server) -> dict[str, float]:
+    """Read all that was told, and decode it: CPU time of the node per record, and of this process."""
+    cursor = "first"
+    records = bytes_read = 0
+    decoding = 0.0
+    history.decode(ask_bytes(teller.port, cursor)[1])  # pyarrow is imported, and warm
+    before = teller.cpu_time().ran
+    while True:
+        cursor, piece = ask_bytes(teller.port, cursor)
+        if not piece:
+            break
+        began = time.process_time()
+        records += history.decode(piece).num_rows
+        decoding += time.process_time() - began
+        bytes_read += len(piece)
+    return {
+        "records": records,
+        "bytes_per_record": bytes_read / records,
+        "read_cpu_us_per_record": (teller.cpu_time().ran - before) * 1e6 / records,
+        "decode_per_second": records / decoding,
+    }
+
+
+def ask_bytes(port: int, cursor: str) -> tuple[str, bytes]:
+    with holdfast.open(f"holdfast://{common.HOST}:{port}") as queue:
+        after, piece = queue.call("HISTORY", "READ", cursor, "COUNT", 50_000)
+    return after.decode(), piece
 
 
 def measure_restart(size: Size) -> dict[str, float]:
@@ -141,7 +182,7 @@ def disk_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "journal").iterdir())
 
 
-def figures(cells: dict[str, Cell], restart: dict[str, float]) -> dict[str, float]:
+def figures(cells: dict[str, Cell], told: dict[str, float], restart: dict[str, float]) -> dict[str, float]:
     """Ratios are medians over rounds of pairs measured in the same round."""
 
     def over(a: str, b: str) -> float:
@@ -152,6 +193,9 @@ def figures(cells: dict[str, Cell], restart: dict[str, float]) -> dict[str, floa
         "everysec-32": over("node-everysec-32", "node-off-32"),
         "redis-everysec-1": over("redis-everysec-1", "redis-off-1"),
         "redis-everysec-32": over("redis-everysec-32", "redis-off-32"),
+        "history-1": over("node-history-1", "node-everysec-1"),
+        "history-32": over("node-history-32", "node-everysec-32"),
+        "decode": told["decode_per_second"],
         "always": statistics.median(x / y for x, y in zip(cells["node-always-1"].rate, cells["redis-always-1"].rate)),
         "restart-log": restart["restart_log_cpu_s"],
         "restart-snapshot": restart["restart_snapshot_cpu_s"],
@@ -159,9 +203,9 @@ def figures(cells: dict[str, Cell], restart: dict[str, float]) -> dict[str, floa
 
 
 def document(size: Size, is_quick: bool) -> dict[str, Any]:
-    cells = measure_speed(size)
+    cells, told = measure_speed(size)
     restart = measure_restart(size)
-    values = figures(cells, restart)
+    values = figures(cells, told, restart)
     return {
         "machine": common.machine(),
         "settings": {"quick": is_quick, "rounds": size.rounds, "connections": CONNECTIONS, "body_bytes": BODY_BYTES,
@@ -176,6 +220,7 @@ def document(size: Size, is_quick: bool) -> dict[str, Any]:
         },
         "ratios": {name: round(value, 3) for name, value in values.items()},
         "speed": {name: cell.as_dict() for name, cell in cells.items()},
+        "history": {name: round(value, 2) for name, value in told.items()},
         "restart": {name: round(value, 2) for name, value in restart.items()},
     }
 
@@ -184,7 +229,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"{'server':<22}{'µs CPU per job':>16}{'commands/s':>12}")
     for name, cell in result["speed"].items():
         print(f"{name:<22}{cell['cpu_us_per_job']:>16}{cell['rate']:>12}")
-    for name, value in result["restart"].items():
+    for name, value in [*result["history"].items(), *result["restart"].items()]:
         print(f"{name:<34}{value:>12}")
     for item in result["figures"].values():
         print(f"{item['title']}: {item['value']} {item['unit']} (goal {item['goal']}): {item['verdict']}")

@@ -52,6 +52,10 @@ STOP_SECONDS_MAX = 30.0
 MODEL_RUNS = 1_000
 LOSSES = "tests/proc/test_losses.py"
 JOURNAL = "tests/proc/test_journal.py"
+FOLDERS = "tests/proc/test_folders.py"
+HISTORY = "tests/proc/test_history.py"
+OVERFLOW = "tests/proc/test_overflow.py"
+OVERFLOW_MB = 10_240
 KILLS = 100  # for each of two policies
 TOOK_TOO_LONG = -1  # in place of an exit code
 READY = re.compile(r"\bready\b.*\n", re.IGNORECASE)  # a whole word: pip likes to say "already"
@@ -389,9 +393,27 @@ def journal_lines() -> list[Line]:
         ),
         Line(
             "faults",
-            "disk full, sync error, torn end, damage, wrong owner, a folder in use, a folder in the way",
+            "disk full, sync error, torn end, damage, wrong owner, a folder that is in use, in the way, or read-only",
             green,
-            lambda: tests("faults", "tests/unit/journal", JOURNAL, KILLS="1"),
+            lambda: tests("faults", "tests/unit/journal", JOURNAL, FOLDERS, KILLS="1"),
+        ),
+        Line(
+            "overflow",
+            f"{OVERFLOW_MB // 1024} GB of queued bodies on a node with maxmemory 1gb",
+            "less than 1.5 GB resident, adding and getting go on, order kept",
+            lambda: tests("overflow", OVERFLOW, OVERFLOW_MB=str(OVERFLOW_MB)),
+        ),
+        Line(
+            "history-points",
+            "history: a crash at every step, every torn length, rotation, retention, a full disk, a failed sync",
+            "no reader misses or is shown twice what is there",
+            lambda: tests("history-points", "tests/unit/journal/test_history.py", "tests/unit/core/test_history.py"),
+        ),
+        Line(
+            "history-kills",
+            f"history over {KILLS // 5} kills of a real node under load",
+            "all that was answered is told, once and in order",
+            lambda: tests("history-kills", HISTORY, KILLS=str(KILLS)),
         ),
         Line(
             "restart",

@@ -138,13 +138,15 @@ class Local:
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, clock_ms: Callable[[], int] | None = None,
-        folder: Path | None = None,
+        folder: Path | None = None, wall_ms: Callable[[], int] | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._clock_ms = clock_ms or _clock()
+        self._wall_ms = wall_ms or (lambda: int(time.time() * 1000))
         self._kept: Kept | None = None
         config = _config(settings or {}, SETTINGS if folder is None else FILE_SETTINGS)
         if folder is None:
-            self._node = Node(config, os.urandom(20).hex().encode(), os.urandom, self._clock_ms())
+            self._node = Node(config, random_bytes(20).hex().encode(), random_bytes, self._clock_ms())
         else:
             self._kept = Kept(folder, config, self._clock_ms())
             self._node = self._kept.node
@@ -266,7 +268,7 @@ class Local:
     def _move_time(self) -> None:
         node = self._node
         now = self._clock_ms()
-        node.set_time(now, int(time.time() * 1000))
+        node.set_time(now, self._wall_ms())
         for _ in range(TICKS_MAX):
             if node.next_wake() > now:
                 break

@@ -74,6 +74,10 @@ class Face:
         while (job := await asyncio.to_thread(next, found, end)) is not end:
             yield dressed(job)
 
+    async def browse(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        for view in await asyncio.to_thread(lambda: list(self.inner.browse(*args, **kwargs))):
+            yield view
+
     async def __aenter__(self) -> Face:
         await asyncio.to_thread(self.inner.__enter__)
         return self

@@ -57,6 +57,13 @@ async def test_queues_are_listed(q: Any, name: str) -> None:
     assert name in await q.queues()
 
 
+async def test_jobs_are_browsed_page_by_page(q: Any, name: str) -> None:
+    ids = await q.add_many(name, [b"x"] * 250)
+    await q.add(name, "later", delay=100)
+    seen = [view.id async for view in q.browse(name, states=("queued",))]
+    assert sorted(seen) == sorted(ids)
+
+
 async def test_a_paused_queue_takes_and_gives_nothing(q: Any, name: str) -> None:
     await q.add(name, "x")
     assert await q.pause(name) == "all"

@@ -146,3 +146,62 @@ def test_a_backfill_adds_every_row_once_though_it_was_interrupted(
     ours = {json.loads(body)["id"] for body in bodies}
     assert ours <= set(range(90)) and all(json.loads(body)["name"].startswith("user ") for body in bodies)
     assert list(Run(spark, job).steps()) == []
+
+
+def test_a_consuming_stream_acks_what_it_committed_and_replays_what_it_did_not(
+    spark: SparkSession, nodes: Cluster, tmp_path: Path
+) -> None:
+    """The first run dies in its second batch after the rows were written; the rows of that batch come again, alike,
+    and a sink keyed by the job's id has each once."""
+    ids = {nodes[number % 3].add("eat", f"b{number}").decode() for number in range(60)}
+    seen: list[tuple[int, set[str]]] = []
+    out = tmp_path / "out"
+
+    def go(dies_at: int) -> None:
+        def batch(rows: Any, number: int) -> None:
+            rows.select("id", "body").write.mode("overwrite").parquet(str(out / f"batch={number}"))
+            seen.append((number, {row.id for row in rows.select("id").collect()}))
+            if number == dies_at:
+                raise OSError("the driver dies here")
+
+        query = (
+            spark.readStream.format("holdfast").option("url", url(nodes)).option("subscribe", "eat")
+            .option("maxJobsPerTrigger", "25").load("jobs")
+            .writeStream.foreachBatch(batch).option("checkpointLocation", str(tmp_path / "check"))
+            .trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match="the driver dies here"):
+        go(1)
+    assert nodes.queued("eat") < 60
+    go(-1)
+    again = [rows for number, rows in seen if number == 1]
+    assert len(again) == 2 and again[0] == again[1], "a replayed batch is the same"
+    assert set().union(*(rows for _, rows in seen)) == ids
+    written = [row.id for row in spark.read.parquet(str(out)).select("id").collect()]
+    assert sorted(written) == sorted(ids)
+    until(lambda: not nodes.copies("eat"))
+
+
+def test_handlers_run_on_executors_and_failures_are_given_back(
+    spark: SparkSession, nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.pipeline import work as worker
+
+    (tmp_path / "shop.py").write_text(
+        "def mail(body):\n    if body == b'3':\n        raise ValueError('no address')\n"
+        "handlers = {'letters': mail, 'parcels': len}\n")
+    monkeypatch.chdir(tmp_path)
+    for number in range(8):
+        nodes[number % 3].add("letters" if number % 2 else "parcels", str(number), "RETRY", 60)
+    counts: list[tuple[int, int]] = []
+    query = worker.start(spark, url(nodes), "shop:handlers", str(tmp_path / "check"), {"maxJobsPerTrigger": "100"},
+                         True, lambda done, failed: counts.append((done, failed)))
+    query.awaitTermination()
+    assert (sum(done for done, _ in counts), sum(failed for _, failed in counts)) == (7, 1)
+    until(lambda: len(nodes.copies("letters")) == 1 and not nodes.copies("parcels"))
+    (left,) = nodes.copies("letters")
+    until(lambda: any(node.show(left).get("state") == b"queued" for node in nodes))
+    with pytest.raises(worker.NoHandlers, match="has no nothing"):
+        worker.handlers("shop:nothing")

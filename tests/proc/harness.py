@@ -13,6 +13,7 @@ Waiting is always for something: `until` asks again and again, and fails with wh
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import resource
@@ -177,11 +178,23 @@ def command(*words: str | bytes | int) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_CAPBSET_DROP = 24
+CAP_DAC_OVERRIDE = 1
+
+
+def be_bound() -> None:
+    """Before a program is run: the permissions of files hold for it, even where tests are run by a superuser."""
+    if os.getuid() == 0 and LIBC.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot give up CAP_DAC_OVERRIDE")
+
+
 class Node:
     """A node process. `flags` are those of `holdfast node`; it is ready when this object is there."""
 
     def __init__(
-        self, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, files: int = 0, wait: bool = True
+        self, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, files: int = 0, wait: bool = True,
+        is_bound: bool = False,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self.log_path = Path(self.folder.name) / "log"
@@ -195,7 +208,8 @@ class Node:
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 arguments, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None,
+                preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else
+                be_bound if is_bound else None,
             )
         self.port = 0
         self.base = 0

@@ -12,7 +12,7 @@ from harness import Client, ErrorReply, Node, until
 
 from holdfast.history import decode
 
-KILLS = int(os.environ.get("KILLS", "25")) // 5
+KILLS = max(2, int(os.environ.get("KILLS", "25")) // 5)
 
 
 def facts(client: Client) -> dict[bytes, Any]:

@@ -121,15 +121,42 @@ def test_a_node_killed_at_random_keeps_every_word(tmp_path: Path, policy: str) -
 
 
 def test_a_clean_restart_under_load_doubles_no_job_in_flight(tmp_path: Path) -> None:
-    """Workers hold jobs while the node is stopped and started. Nobody gets a job that another one has."""
+    """Workers hold jobs while others add, get and acknowledge, and the node is stopped and started in the middle of
+    it. Nobody gets a job that another one has, and none is lost."""
+    got: dict[bytes, int] = {}  # by job, how often it was handed out
+    added: list[bytes] = []
+    memory = Memory()
+
+    def work(port: int) -> None:
+        with contextlib.suppress(OSError, EOFError), Client(("127.0.0.1", port)) as client:
+            while True:
+                jid = client.ask("ADDJOB", "q", "x", 0, "RETRY", 600)
+                with memory.lock:
+                    added.append(jid)
+                for _, jid, _ in client.ask("GETJOB", "NOHANG", "COUNT", 2, "FROM", "q") or []:
+                    with memory.lock:
+                        got[jid] = got.get(jid, 0) + 1
+                        is_held = len(got) % 3 == 0
+                    if not is_held:
+                        client.ask("ACKJOB", jid)
+
+    for _ in range(3):
+        with Node("--dir", str(tmp_path)) as node:
+            workers = [threading.Thread(target=work, args=(node.port,)) for _ in range(4)]
+            before = len(added)
+            for worker in workers:
+                worker.start()
+            until(lambda before=before: len(added) > before + 300)
+        for worker in workers:
+            worker.join(15)
     with Node("--dir", str(tmp_path)) as node, node.client() as client:
-        jobs = {client.ask("ADDJOB", "q", str(number), 0, "RETRY", 60) for number in range(200)}
-        held = {client.ask("GETJOB", "FROM", "q")[0][1] for _ in range(50)}
-    with Node("--dir", str(tmp_path)) as node, node.client() as client:
-        assert client.ask("QLEN", "q") == 150
-        again = {each[1] for each in client.ask("GETJOB", "NOHANG", "COUNT", 1000, "FROM", "q")}
-        assert again == jobs - held
-        assert client.ask("ACKJOB", *held) == 50
+        while found := client.ask("GETJOB", "NOHANG", "COUNT", 1000, "FROM", "q"):
+            for _, jid, _ in found:
+                got[jid] = got.get(jid, 0) + 1
+        assert not [jid for jid, count in got.items() if count > 1], "a job in flight was doubled"
+        unseen = set(added) - set(got)  # handed out by a reply that the end of the node cut off: its lease runs
+        assert len(unseen) <= 3 * 4 * 2
+        assert all(client.ask("SHOW", jid) is not None for jid in unseen), "a job was lost"
 
 
 def test_a_node_that_loads_says_so_with_a_percent(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def made_frames(job_id: bytes) -> list[bytes]:
         life = struct.pack("<q", START_MS)
         texts = name(b"q") + name(b"body") + name(b"")
         copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + texts
+        group = b"\x05" + name(b"g")
+        in_group = copy[:-4] + name(group)
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
         number = struct.pack("<q", 1)
         deed = b"\x00" + jid + name(b"aaaaaaaa.1.1") + struct.pack("<qqB", 0, 0, 2) + name(b"done")
@@ -126,7 +128,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
             (bus.REPL, b"\x00" + copy), (bus.GOTJOB, jid + b"\x00"), (bus.REFUSED, jid), (bus.ENQUEUE, jid),
             (bus.HOLDERS, jid + b"\x00" + mask),
-            (bus.WILLQUEUE, jid + mask), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
+            (bus.WILLQUEUE, jid + mask + b"\x01"), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
             (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
             (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
             (bus.DELJOB, jid + b"\x01" + mask),
@@ -143,6 +145,21 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.ENDED, jid + b"\x01\x01" + name(b"result")),
             (bus.REGISTER, name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40),
             (bus.DIGEST, life + b"\x01"),
+            (bus.SLOTS, struct.pack("<HHIB", 1, 7, 3, 0)), (bus.SLOTASK, number + struct.pack("<HHI", 1, 7, 3)),
+            (bus.SLOTGAVE, number + struct.pack("<HH", 1, 7)), (bus.HANDOVER, struct.pack("<HHI", 1, 7, 3)),
+            (bus.HOMED, b"\x00" + number + in_group), (bus.MERGED, jid + jid),
+            (bus.KEYTAKEN, jid + struct.pack("<q", 5000) + name(name(b"q") + name(b"") + b"u")),
+            (bus.ADD, number + b"\x00\x00" + struct.pack("<qqIIIqqqBB", 5, 900, 60, 5, 0, 1, 0, 0, 5, 0)
+             + name(group) + name(b"q") + name(b"DIeeeeeeee") + struct.pack("<Iqq", 1, 77, 78) + name(b"body")),
+            (bus.ADDED, number + name(b"+OK\r\n")), (bus.NOTHOME, number),
+            (bus.RUN, number + struct.pack("<H", 2) + name(b"NACK") + name(jid)), (bus.RAN, number + name(b":1\r\n")),
+            (bus.BATCHBIT, jid + struct.pack("<IB", 3, 1) + name(b"batch")), (bus.BATCHGOT, jid),
+            (bus.BATCHSTATE, name(
+                name(b"batch") + struct.pack("<qBq", 4, 0, 0) + name(jid) + struct.pack("<H", 2) + name(b"q")
+                + name(b"body") + name(b"\x05") + struct.pack("<IIB", 1, 0, 1)
+            )),
+            (bus.LEND, number + name(b"aaaaaaaa.1.1") + in_group), (bus.RETURNED, number),
+            (bus.BORROWED, number + struct.pack("<q", 5000) + name(b"worker") + name(b"10.0.0.1:1")),
         ]
         explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
         frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages]
@@ -193,7 +210,7 @@ def spoil(rng: random.Random, frame: bytes) -> bytes:
         at = rng.randrange(low, len(data))
         del data[at:at + rng.randrange(1, 20)]
     elif way == 7:
-        data[low:] = bytes([rng.choice([*range(1, 60), 255])]) + rng.randbytes(rng.randrange(200))
+        data[low:] = bytes([rng.choice([*HANDLERS, *range(1, 60), 255])]) + rng.randbytes(rng.randrange(200))
     else:
         data[low:] = rng.randbytes(rng.randrange(100))
     return bytes(data)

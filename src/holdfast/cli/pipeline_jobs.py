@@ -155,3 +155,28 @@ def disque(aof: Path, **words: Any) -> None:
 
     with plainly():
         bring_all("disque", find(aof), None, **words)
+
+
+@pipeline.command()
+@click.argument("name", metavar="MODULE:APP")
+@CONNECT
+@MASTER
+@CONF
+@click.option("--checkpoint", required=True, type=click.Path(path_type=Path), help="Where Spark keeps how far it is.")
+@click.option("--max-jobs", default=10_000, show_default=True, help="Jobs per batch at most.")
+@click.option("--lease", "lease_s", default=600.0, show_default=True, help="Seconds until a dead driver's jobs return.")
+@click.option("--once", is_flag=True, help="What is there now, then end.")
+def work(
+    name: str, url: str, master: str, conf: tuple[str, ...], checkpoint: Path, max_jobs: int, lease_s: float, once: bool
+) -> None:
+    """Run the handlers of an App on Spark's executors. Jobs are acknowledged when their batch is done."""
+    from holdfast.pipeline.work import start
+
+    options = {"maxJobsPerTrigger": str(max_jobs), "leaseSeconds": f"{lease_s:g}"}
+    with plainly(), session(master, conf, f"holdfast pipeline work {name}") as spark:
+        query = start(spark, url, name, str(checkpoint.absolute()), options, once,
+                      lambda done, failed: click.echo(f"{done} jobs done, {failed} failed"))
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()

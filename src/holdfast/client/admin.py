@@ -6,7 +6,7 @@ and `AsyncQueue` inherit them. What these calls change is settings, not jobs, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypedDict, TypeVar, Unpack
 
 from . import adding, checks, values
@@ -14,9 +14,11 @@ from .adding import AddOptions
 from .asks import Ask
 from .checks import Body
 from .resp import Arg, Reply
-from .values import DeadJob, QueueStats, WorkerView
+from .values import DeadJob, JobView, QueueStats, WorkerView
 
 T = TypeVar("T")
+BROWSE_COUNT = 100
+"""Jobs in a page of `browse`: with their bodies."""
 Setting: TypeAlias = "str | int | float | bool"
 
 
@@ -43,6 +45,16 @@ def length(queue: str) -> Ask[int]:
 def queues(cursor: str) -> Ask[tuple[str, list[str]]]:
     """QSCAN: names of queues, page by page."""
     return Ask(["QSCAN", cursor, "COUNT", 1000], values.names_page, again=True)
+
+
+def browse(cursor: str, queue: str, states: Sequence[str]) -> Ask[tuple[str, list[JobView]]]:
+    """JSCAN: jobs as SHOW tells them, page by page."""
+    argv: list[Arg] = ["JSCAN", cursor, "COUNT", BROWSE_COUNT]
+    if queue:
+        argv += ["QUEUE", checks.name(queue)]
+    for state in states:
+        argv += ["STATE", state]
+    return Ask([*argv, "REPLY", "all"], values.jobs_page, again=True)
 
 
 def settings(queue: str) -> Ask[dict[str, Reply]]:
@@ -211,6 +223,15 @@ class Admin:
             if cursor == "0":
                 return found
 
+    def browse(self, queue: str = "", *, states: Sequence[str] = ()) -> Iterator[JobView]:
+        """All jobs this node knows, of a queue or of all, in some states (queued, active, delayed, leased, dead)."""
+        cursor = "0"
+        while True:
+            cursor, page = self._ask(browse(cursor, queue, states))
+            yield from page
+            if cursor == "0":
+                return
+
     def settings(self, queue: str) -> dict[str, Reply]:
         """What was set for a queue, by name."""
         return self._ask(settings(queue))
@@ -328,6 +349,16 @@ class AsyncAdmin:
             found += page
             if cursor == "0":
                 return found
+
+    async def browse(self, queue: str = "", *, states: Sequence[str] = ()) -> AsyncIterator[JobView]:
+        """See `Queue.browse`."""
+        cursor = "0"
+        while True:
+            cursor, page = await self._ask(browse(cursor, queue, states))
+            for each in page:
+                yield each
+            if cursor == "0":
+                return
 
     async def settings(self, queue: str) -> dict[str, Reply]:
         """See `Queue.settings`."""

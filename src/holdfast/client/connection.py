@@ -22,6 +22,7 @@ import contextlib
 import math
 import os
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -85,8 +86,11 @@ class Connection:
             return True
         try:
             self._socket.settimeout(0)
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
+            if self.target.tls is None:
+                self._socket.recv(1, socket.MSG_PEEK)
+            else:  # It cannot peek. But what is nobody's answer is lost with the connection anyway.
+                self._socket.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError:
             return True

@@ -20,13 +20,11 @@ from . import values
 from .adding import AddOptions
 from .errors import Error
 from .queue import Queue
-from .resp import Reply
 from .values import JobView
 
 WINDOW_S: Final = 24 * 3600
 OWN_WINDOW_S: Final = 600
 """For a job with a unique key of its own: it stays taken for so long, and must not for a day."""
-PAGE: Final = 100
 
 
 class Promotion:
@@ -62,16 +60,9 @@ class Promotion:
 
     def _views(self) -> Iterator[JobView]:
         """All jobs of the source, a page at a time: a page is read before its jobs are moved."""
-        cursor: Reply = b"0"
-        while True:
-            page = values.items(self._source.call("JSCAN", values.data(cursor), "COUNT", PAGE, "REPLY", "all"))
-            for each in values.items(page[1]):
-                view = values.job_view(each)
-                if view is not None and (not self._queues or view.queue in self._queues):
-                    yield view
-            cursor = page[0]
-            if cursor == b"0":
-                return
+        for view in self._source.browse():
+            if not self._queues or view.queue in self._queues:
+                yield view
 
     def _is_movable(self, view: JobView) -> bool:
         if view.state == "dead":

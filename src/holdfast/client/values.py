@@ -361,3 +361,11 @@ def names_page(reply: Reply) -> tuple[str, list[str]]:
     if len(page) != 2:
         raise _unexpected("cursor, names", page)
     return text(page[0]), texts(page[1])
+
+
+def jobs_page(reply: Reply) -> tuple[str, list[JobView]]:
+    """What JSCAN … REPLY all answers: where to go on, and jobs."""
+    page = items(reply)
+    if len(page) != 2:
+        raise _unexpected("cursor, jobs", page)
+    return text(page[0]), [view for each in items(page[1]) if (view := job_view(each)) is not None]

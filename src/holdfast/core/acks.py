@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, links, peers, records, replicate, results, rules, tombs
+from holdfast.core import batches, gates, links, peers, records, replicate, results, rules, tombs
 from holdfast.core.ids import id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -42,7 +43,8 @@ REPLACED: Final = 3  # another job with its unique key took its place
 MERGED: Final = 4  # the same job was added on two sides of a cut (unique.py)
 CANCELLED: Final = 5
 DELETED: Final = 6
-WHY_LAST: Final = 6
+EXPIRED: Final = 7  # told only where somebody counts (batches.py)
+WHY_LAST: Final = 7
 
 # What GOTACK says.
 HOLDS: Final = 0
@@ -136,6 +138,9 @@ def collect_or_tell(node: Node, job: Job) -> None:
     else:
         missing = unconfirmed(node, job, task)
         if missing == 0 and (job.flying == 0 or node.broken("h12-no-gotack-barrier")):
+            if job.flags & SPECIAL and batches.holds_up(node, job):
+                node.wake_at(job, node.now + RETRY_MS)
+                return
             collect(node, job, task)
             return
     jid = node.id_text(job)
@@ -176,6 +181,8 @@ def collect(node: Node, job: Job, task: Ending) -> None:
 
 
 def forget(node: Node, job: Job) -> None:
+    if node.broken("result-ends-with-job"):
+        results.forget_one(node, node.id_text(job))
     node.endings.pop(job, None)
     job.task = None
     records.gone(node, job)
@@ -362,7 +369,8 @@ def on_deljob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is not None and why == FAST and job.state == ACKED:
         return
     if not node.broken("h6-no-tombstone-at-collection"):
-        tombs.bury(node, jid, DONE, holders | peer.bit, tombs.soon(node))
+        how = job.task.why if job is not None and job.task is not None else DONE
+        tombs.bury(node, jid, how, holders | peer.bit, tombs.soon(node))
     if job is not None:
         if replicate.abandon(node, job):
             return
@@ -375,6 +383,8 @@ def fast(node: Node, job: Job) -> None:
     for peer in node.peers:
         if peer.bit & job.holders and peer.index != ME and peer.is_linked:
             fast_to(node, peer, jid, job.holders)
+    if job.flags & SPECIAL:
+        batches.tell_once(node, job, DONE)
     forget(node, job)
 
 
@@ -404,7 +414,7 @@ def link_up(node: Node, peer: Peer) -> None:
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0:
+    if seq <= 0 or seq >= NEVER:
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:

@@ -46,6 +46,15 @@ class Book:
         return data
 
 
+class Books:
+    """Those of a node."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Book] = {}
+        self.left: list[tuple[Book | None, Job]] = []  # jobs that were put into a queue of another book in this turn
+        self.is_walking: bool = False  # a snapshot is being written (snapshot.py)
+
+
 def begin(node: Node, book: Book) -> None:
     """A new segment begins, that is read after others perhaps written in another numbering of nodes."""
     book.wall = 0
@@ -65,14 +74,14 @@ def write_member(node: Node, book: Book, peer: Peer) -> None:
 
 def bind(node: Node, book: Book) -> None:
     """From now on the records of its queue go to this book."""
-    node.books[book.name] = book
+    node.books.by_name[book.name] = book
     queue = node.queues.get(book.name)
     if queue is not None:
         queue.book = book
 
 
 def unbind(node: Node, book: Book) -> None:
-    del node.books[book.name]
+    del node.books.by_name[book.name]
     queue = node.queues.get(book.name)
     if queue is not None:
         queue.book = None
@@ -80,7 +89,7 @@ def unbind(node: Node, book: Book) -> None:
 
 def take(node: Node, book: Book, start: i64) -> None:
     """The record that was written to the journal of the node from there on is one for a book."""
-    if node.is_walking:
+    if node.books.is_walking:
         return  # what is written is the snapshot of one or of the other
     log = node.log
     data = log.getvalue()[start:]
@@ -116,7 +125,7 @@ def shared(node: Node, book: Book) -> None:
 
 def emptied(node: Node) -> None:
     """Every job is gone: each book says so for itself."""
-    for book in node.books.values():
+    for book in node.books.by_name.values():
         start = len(node.log)
         records.begin(node, records.EMPTIED)
         records.end(node)
@@ -126,12 +135,12 @@ def emptied(node: Node) -> None:
 def change(node: Node, job: Job, old: Queue) -> None:
     """A job is in another queue than before, with another book."""
     records.job(node, job)
-    node.left.append((old.book, job))
+    node.books.left.append((old.book, job))
 
 
 def leave(node: Node) -> None:
     """What was written elsewhere in the turn before is gone from where it was."""
-    left, node.left = node.left, []
+    left, node.books.left = node.books.left, []
     for book, job in left:
         start = len(node.log)
         if node.wall != node.log_wall:

@@ -3,7 +3,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import census, doubt, fate, federate, heal, membership, registers, replicate, requeue, tombs
+from holdfast.core import (
+    batches,
+    census,
+    doubt,
+    fate,
+    federate,
+    heal,
+    membership,
+    registers,
+    remote,
+    replicate,
+    requeue,
+    takeover,
+    tombs,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -23,6 +37,9 @@ def beat(node: Node) -> None:
     replicate.fill(node)
     fate.beat(node)
     heal.beat(node)
+    takeover.beat(node)
+    batches.beat(node)
+    remote.beat(node)
     if node.doubted:
         doubt.settle(node)
     else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
+from holdfast.core import results
 from holdfast.core.ids import id_minutes, id_random, id_seq, write_id
 from holdfast.core.job import SPECIAL, Job
 from holdfast.core.limits import (
@@ -123,4 +124,6 @@ def register(node: Node, copy: Copy) -> Job | None:
         job.more = copy.more
         job.flags |= SPECIAL
     node.keep(job)
+    if node.results.watches:
+        results.arrived(node, job)
     return job

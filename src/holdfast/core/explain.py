@@ -47,6 +47,7 @@ NO_END: Final = -1  # in place of a time: it does not end by itself
 ENDINGS: Final = [
     b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
     b"merged with another of the same key", b"cancelled", b"deleted",
+    b"expired",
 ]
 
 TEXTS_MAX: Final = 1000

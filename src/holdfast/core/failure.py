@@ -19,7 +19,7 @@ from holdfast.core import rules as throttles
 from holdfast.core.job import ACTIVE, BACKING_OFF, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import ERROR_BYTES_MAX
 from holdfast.core.more import LEASE_ENDED, NACKED, RELEASED, WORKER_GONE, More, Try
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import ME
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -60,7 +60,7 @@ def failure_rules(node: Node, job: Job) -> Rules:
 def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, is_final: bool) -> None:
     """A hand-out of the job has ended like that: queue it again, now or later, or let it die."""
     lease = job.lease
-    if lease is not None and lease.is_cancelled:
+    if lease is not None and lease.is_cancelled and not node.broken("cancel-forgotten"):
         history.cancelled(node, job, None)
         node.end(job, acks.CANCELLED)
         return
@@ -102,7 +102,7 @@ def note(node: Node, job: Job, how: i64, error: bytes) -> None:
         began = node.wall - (node.now - lease.since)
         new = Try(leases.token(node, lease), lease.worker, began, node.wall, how, error[:ERROR_BYTES_MAX])
     more.note_try(new)
-    if how != RELEASED:
+    if how != RELEASED or node.broken("release-counts"):
         more.failures += 1
         if how != NACKED:
             more.lost += 1
@@ -168,14 +168,23 @@ def lease_ended(node: Node, job: Job) -> bool:
     return True
 
 
-def yielded(node: Node, job: Job, peer: Peer) -> None:
-    """Another node has the job now. If we had it out, that ended without a word, and the other should know."""
+def dies(node: Node, job: Job) -> bool:
+    """Whether what others told of its failures is enough, where a job is about to be queued again."""
+    rules = failure_rules(node, job)
+    cause = cause_of_death(job, rules, False)
+    if cause:
+        fate.die(node, job, cause, rules.retention)
+    return cause != b""
+
+
+def yielded(node: Node, job: Job) -> None:
+    """Another node has the job now. If we had it out, that ended without a word, and all should know."""
     job.flags &= ~BACKING_OFF
     if job.lease is not None and job.responsible == ME:
         note(node, job, LEASE_ENDED, b"")
         leases.forget(node, job)
         records.fate(node, job)
         records.counts(node, job)
-        fate.write(node, peer, job, fate.TRIES)
+        fate.tell(node, job, fate.TRIES)  # whoever of them comes to queue it must know
     else:
         leases.forget(node, job)

@@ -22,6 +22,7 @@ from holdfast.core import (
     books,
     failure,
     gates,
+    groups,
     history,
     leases,
     links,
@@ -73,6 +74,7 @@ def die(node: Node, job: Job, cause: bytes, retention_ms: i64) -> None:
     more.cause = cause
     more.died = node.wall
     job.queue.died += 1
+    node.count("deaths")
     job.responsible = ME
     history.dead(node, job, cause, results.last_error(job) or b"")
     lie_down(node, job, retention_ms)
@@ -148,6 +150,7 @@ def send_back(node: Node, job: Job, session: Session | None) -> None:
     more = job.more
     assert more is not None
     history.revived(node, job, session)
+    node.count("revivals")
     rise(node, job, more.life)
     if not node.broken("retry-without-round"):
         more.round += 1
@@ -165,7 +168,7 @@ def change(node: Node, job: Job, priority: i64, queue: Queue) -> None:
     """Another priority, another queue: the last word counts, by the clock of whoever said it."""
     more = failure.own_more(node, job)
     more.changed = max(node.wall, more.changed + 1)
-    is_queued = job.state == QUEUED
+    is_queued = job.state == QUEUED or groups.is_held(job)
     put_elsewhere(node, job, priority, queue)
     records.fate(node, job)
     spread(node, job)
@@ -181,6 +184,7 @@ def put_elsewhere(node: Node, job: Job, priority: i64, queue: Queue) -> None:
         job.state = ACTIVE
     job.priority = i16(priority)
     if queue is not job.queue:
+        gates.leaves(node, job)
         job.queue.held -= 1
         queue.held += 1
         queue.used = node.now
@@ -205,6 +209,8 @@ def spread(node: Node, job: Job) -> None:
         return
     node.spreading[job] = Spread()
     say(node, job, node.spreading[job])
+    if job.state == DEAD and node.broken("death-told-once"):
+        node.spreading.pop(job, None)
 
 
 def say(node: Node, job: Job, spread: Spread) -> None:
@@ -370,6 +376,8 @@ def unite(node: Node, job: Job, theirs: More) -> None:
     before = more.cost()
     failures: i64 = 0
     lost: i64 = 0
+    if node.broken("tries-stay"):
+        return
     for each in theirs.tries:
         if more.note_try(each) and each.how != RELEASED:
             failures += 1

@@ -16,9 +16,23 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, fate, history, links, memory, queues, records, replicate, requeue, rules, tombs
+from holdfast.core import (
+    acks,
+    fate,
+    history,
+    home,
+    links,
+    memory,
+    queues,
+    records,
+    remote,
+    replicate,
+    requeue,
+    rules,
+    tombs,
+)
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, ASKING, DEAD, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, ASKING, DEAD, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, WAIT_REPL, Job
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_OUT, Queue
@@ -96,6 +110,11 @@ def give(node: Node, queue: Queue) -> None:
         if job is None:
             queue.interest[index] = credit
             return
+        if job.flags & SPECIAL and home.is_keyed(job):
+            if credit > 1:
+                queue.interest[index] = credit - 1
+            remote.lend(node, job, peer)
+            continue
         if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
             rules.unpay(node, job)
             rules.prepare(node, job)

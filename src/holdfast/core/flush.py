@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, errors, history, queues, records, replicate, results, unique, waiting
+from holdfast.core import acks, claims, errors, history, queues, records, replicate, results, unique, waiting
 from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
 from holdfast.core.queue import Queue
 
@@ -75,6 +75,7 @@ def flush_all(node: Node) -> None:
     records.flush(node)
     node.endings.clear()
     unique.forget_all(node)
+    claims.drop_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

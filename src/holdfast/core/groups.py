@@ -9,7 +9,8 @@ job was made: clocks of two producers' nodes differ. A job that still waits for 
 already, and nobody overtakes it before its fate is known. A delayed job gets its place when its delay is over: it
 then goes before all that were accepted later and have not had their turn.
 
-A job that fails keeps its turn, also while it waits for its next attempt; with ONFAIL skip the next in line goes
+An at-most-once job (RETRY 0) has had its turn when it is handed out, since nobody says when its consumer is gone. Any
+other job that fails keeps its turn, also while it waits for its next attempt; with ONFAIL skip the next in line goes
 before it.
 """
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mypy_extensions import i64
 from holdfast.core import requeue
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import GROUP_BYTES
-from holdfast.core.peers import MY_BIT
+from holdfast.core.peers import ME, MY_BIT
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -82,10 +83,7 @@ def join(node: Node, job: Job) -> None:
     if turn is None:
         group.turn = job
         return
-    is_earlier = order_of(job) < order_of(turn) and not node.broken("group-by-creation")
-    if node.broken("group-by-creation"):
-        is_earlier = job.ctime < turn.ctime
-    if turn.state == QUEUED and (is_earlier or is_out(node, job)):
+    if turn.state == QUEUED and (order_of(job) < order_of(turn) or is_out(node, job)):
         # It is not out yet, and this one should be before it.
         turn.queue.remove(turn)
         turn.state = ACTIVE
@@ -97,8 +95,10 @@ def join(node: Node, job: Job) -> None:
 
 
 def is_out(node: Node, job: Job) -> bool:
-    """Whether a consumer may be working on it."""
-    return job.state == ACTIVE and job.flags & HANDED_OUT != 0 and job.qtime > node.now
+    """Whether a consumer is working on it, here or at a node that says so."""
+    if job.state != ACTIVE or job.qtime <= node.now:
+        return False
+    return job.flags & HANDED_OUT != 0 if job.responsible == ME else node.peers[job.responsible].is_linked
 
 
 def stand(group: Group, job: Job) -> None:

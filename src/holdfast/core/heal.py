@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import census, federate, replicate
+from holdfast.core import census, federate, home, replicate, takeover
 from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
@@ -155,8 +155,8 @@ def is_somebody_else_first(node: Node, job: Job) -> bool:
 def drain(node: Node) -> None:
     """Give queued jobs to nodes that stay."""
     targets = [peer for peer in node.peers if peer.is_reachable(node.now)]
-    if not targets:
-        return
+    if not targets or takeover.has_slots(node):
+        return  # jobs with keys go along with their slots
     left = MOVES_PER_BEAT
     for queue in list(node.queues.values()):
         while queue.size > 0 and left > 0:
@@ -176,6 +176,8 @@ def is_safe_to_stop(node: Node) -> bool:
     for peer in node.peers:
         if peer.moves:
             return False
+    if takeover.has_slots(node) and not home.is_alone(node):
+        return False
     others = [peer for peer in node.peers if peer.is_member and peer.index != ME]
     staying = len([peer for peer in others if not peer.is_leaving(node.now)])
     for job in node.all_jobs():

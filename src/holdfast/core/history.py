@@ -140,7 +140,7 @@ def queued(node: Node, job: Job) -> None:
 
 
 def handed_out(node: Node, job: Job, session: Session, ms: i64) -> None:
-    if not node.is_telling:
+    if not node.is_telling or node.broken("hand-out-untold"):
         return
     begin(node, HANDED, job, tried(job) + 1, ms)
     write_text(node.tale.out, WORKER, worker_of(session))
@@ -182,7 +182,8 @@ def lease_lost(node: Node, job: Job, cause: bytes) -> None:
 
 
 def acked(node: Node, job: Job, session: Session | None) -> None:
-    with_worker(node, DONE, job, session, 0)
+    if node.is_telling and not node.broken("ack-untold"):
+        with_worker(node, DONE, job, session, 0)
 
 
 def acked_unknown(node: Node, jid: bytes, session: Session) -> None:

@@ -4,6 +4,13 @@ That two jobs of a group are not out at once, or that a unique key is taken, som
 key it must be one node. Keys fall into 1024 slots by their hash. Each slot has an order of members, the same
 everywhere: machines by rendezvous hashing, of each machine first one node, so that the next home is on another
 machine. A member that comes or goes changes the order of few slots.
+
+Who is the home of a slot is not worked out from who is to be seen, since two nodes may see different things: it is
+a row of a table that all nodes have, an owner and an epoch. A row with a higher epoch wins, and whoever hears of
+one that takes a slot from it stops at once. How a slot changes hands is in takeover.py.
+
+A job with a group is queued only at the home of its group; one with a unique key, at the home of the key. Any
+other node that has a copy and thinks that its time has come passes it on to the home (`pass_on`).
 """
 from __future__ import annotations
 
@@ -12,37 +19,51 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import replicate
-from holdfast.core.peers import ME, Peer
+from holdfast.core import failure, federate, homecoming, links, records, replicate, requeue, takeover
+from holdfast.core.copies import write_copy
+from holdfast.core.job import ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
+from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.rows import BATCH, CRON, DOMAIN, FREE, GROUP, LEASED, NOBODY, QUOTA, SLOTS, UNIQUE
+
+__all__ = ["BATCH", "CRON", "DOMAIN", "GROUP", "QUOTA", "UNIQUE", "of"]
+from holdfast.wire import bus
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-SLOTS: Final = 1024
-"""Enough that 62 nodes have about equal shares, few enough that a table of all of them is a few kilobytes."""
-
-# What kind of thing a key names: the same word may be a group and a domain.
-GROUP: Final = b"g"
-UNIQUE: Final = b"u"
-BATCH: Final = b"b"
-DOMAIN: Final = b"d"
-QUOTA: Final = b"q"
-CRON: Final = b"c"
-
-
-class Homes:
-    """Who decides about which slot, as far as this node knows."""
-
-    def __init__(self) -> None:
-        self.orders: dict[int, list[int]] = {}  # by slot: indexes of peers; of the members below
-        self.members: i64 = 0
+NO_HOME_MS: Final = 500
+"""A copy whose time has come, and whose home cannot be reached, is looked at again after this."""
 
 
 def of(node: Node, kind: bytes, queue: bytes, key: bytes) -> i64:
     """The index of the peer that decides about a key; ME if this node does, or is alone."""
-    if len(node.peers) == 1:
+    return owner(node, slot_of(kind, queue, key))
+
+
+def owner(node: Node, slot: i64) -> i64:
+    """Who is the home of a slot; whoever would be, where nobody was asked yet."""
+    if is_alone(node):
         return ME
-    return first(node, slot_of(kind, queue, key))
+    found = node.homes.owners[slot]
+    return first(node, slot) if found == NOBODY else found
+
+
+def is_alone(node: Node) -> bool:
+    """Whether there are no other members."""
+    for peer in node.peers:
+        if peer.is_member and peer.index != ME:
+            return False
+    return True
+
+
+def is_open(node: Node, slot: i64) -> bool:
+    """Whether this node decides about the slot, here and now."""
+    if node.homes.opened[slot]:
+        return True
+    if is_alone(node):
+        takeover.claim_all(node)
+        return True
+    return False
 
 
 def slot_of(kind: bytes, queue: bytes, key: bytes) -> i64:
@@ -105,3 +126,99 @@ def score(slot: i64, name: bytes) -> int:
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
     return x ^ (x >> 16)
+
+
+# -- jobs whose home is elsewhere -------------------------------------------------------------------------------
+
+
+def is_keyed(job: Job) -> bool:
+    """Whether it is queued at the home of its key, and only there."""
+    if not job.flags & SPECIAL:
+        return False
+    more = job.more
+    return more is not None and (more.group != b"" or more.unique != b"")
+
+
+def slot_of_job(job: Job) -> i64:
+    more = job.more
+    assert more is not None
+    if more.group:
+        return slot_of(GROUP, job.queue.name, more.group)
+    return slot_of(UNIQUE, job.queue.name, more.unique)
+
+
+def is_home_of(node: Node, job: Job) -> bool:
+    return is_open(node, slot_of_job(job))
+
+
+def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
+    """Its time has come, and this node is not its home: the home sees to it.
+
+    `is_pushed`: somebody wants it queued now; otherwise it is our timer, and the home may know better.
+    """
+    index = owner(node, slot_of_job(job))
+    peer = node.peers[index]
+    if job.retry == 0 and job.flags & (HANDED_OUT | IN_DOUBT | MOVING):
+        job.qtime = 0
+        return
+    job.flags &= ~HANDED_OUT  # if a consumer had it, its time is over
+    if index == ME or not peer.is_linked:
+        if index == ME:
+            takeover.want(node, slot_of_job(job))
+        node.wake_at(job, node.now + NO_HOME_MS + node.jitter())
+        return
+    if job.retry > 0 and not is_pushed and job.holders & peer.bit:
+        requeue.write_willqueue(node, peer, job)
+        job.responsible = int(index)
+        node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+        return
+    give(node, peer, job)
+
+
+def give(node: Node, peer: Peer, job: Job) -> None:
+    """The home gets the job, with what we know of where it is; ours is a copy from now on."""
+    if job.state == QUEUED:
+        job.queue.remove(job)
+        job.state = ACTIVE
+    if job.retry == 0:
+        if not job.flags & (HANDED_OUT | IN_DOUBT | MOVING):
+            federate.move(node, job, peer)
+        return
+    is_leased = requeue.is_leased(node, job)
+    write_homed(node, peer, job, is_leased)
+    if not is_leased:
+        requeue.stop_asking(node, job)
+        failure.yielded(node, job)
+        job.responsible = int(peer.index)
+        node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+
+
+def write_homed(node: Node, peer: Peer, job: Job, is_leased: bool) -> None:
+    """A copy for the home, which is a holder before the frame leaves."""
+    earlier = job.holders & ~MY_BIT & ~peer.bit
+    if not job.holders & peer.bit:
+        job.holders |= peer.bit
+        records.holders(node, job)
+        for each in node.peers:
+            if each.bit & earlier and each.is_linked:
+                replicate.write_holders(node, each, job)
+    ms: i64 = max(0, job.qtime - node.now) if is_leased else homecoming.earliest(node, job) - node.now
+    links.explain(node, peer, job.holders)
+    peer.out.append(bus.HOMED)
+    bus.write_i8(peer.out, LEASED if is_leased else FREE)
+    bus.write_i64(peer.out, ms)
+    write_copy(node, peer.out, job, job.holders, max(0, replicate.end_of_delay(job) - node.now))
+    links.note_copy(node, peer, job)
+
+
+def defers(node: Node, job: Job) -> bool:
+    """The timer of a job with keys has ended: whether it is not for this node, or not yet, to queue it."""
+    if not is_home_of(node, job):
+        pass_on(node, job, False)
+        return True
+    return False
+
+
+def candidates(node: Node, job: Job, left: list[Peer]) -> list[Peer]:
+    """Nodes for copies of a job with keys, the next homes first: whoever takes over then has them already."""
+    return [node.peers[index] for index in order(node, slot_of_job(job)) if node.peers[index] in left]

@@ -52,17 +52,19 @@ def write_id(out: BytesWriter, prefix: bytes, seq: i64, rnd: i64, minutes: i64) 
     out.write(b"SQ")
 
 
+def signed(high: i64) -> i64:
+    """The upper half of a machine word, which has a sign; uncompiled numbers must be told."""
+    return high - 0x100000000 if high >= 0x80000000 else high
+
+
 def id_seq(jid: bytes) -> i64:
     """The sequence number inside a text of 48 bytes; meaningless unless the text is an id."""
-    return (unhex8(read_i64_be(jid, 10)) << 32) | unhex8(read_i64_be(jid, 18))
+    return (signed(unhex8(read_i64_be(jid, 10))) << 32) | unhex8(read_i64_be(jid, 18))
 
 
 def id_random(jid: bytes) -> i64:
     """The random part of an id."""
-    high = unhex8(read_i64_be(jid, 26))
-    if high >= 0x80000000:
-        high -= 0x100000000  # a machine word has a sign; uncompiled numbers must be told
-    return (high << 32) | unhex8(read_i64_be(jid, 34))
+    return (signed(unhex8(read_i64_be(jid, 26))) << 32) | unhex8(read_i64_be(jid, 34))
 
 
 def id_minutes(jid: bytes) -> i64:

@@ -68,6 +68,7 @@ class Question(Chore):
 def ask(node: Node, question: Question, kind: i64, what: bytes, mask: i64) -> None:
     """Ask the nodes of a set that can be heard; the session waits for the reply."""
     node.question_count += 1
+    node.count("questions")
     question.number = node.question_count
     for peer in node.peers:
         if peer.bit & mask and peer.is_linked:

@@ -70,6 +70,10 @@ class Task:
         self.why: i64 = 0  # how the job has ended, if it has (acks.py)
 
 
+CLAIMED: Final = b"claim:"
+"""How the worker of a lease is called that is part of a claim (claims.py): this, group, seq, claim and count."""
+
+
 @mypyc_attr(acyclic=True)
 class Lease:
     """A hand-out whose consumer asked for a token or a time of its own (leases.py)."""
@@ -83,6 +87,7 @@ class Lease:
         self.ms: i64 = ms  # how long it was given for
         self.fraction: i64 = -1  # how far the worker says it is, in thousandths; -1: it has not said
         self.progress: bytes = b""
+        self.is_first: bool = False  # it was not handed out before
         self.is_cancelled: bool = False  # the worker is told at its next word
 
 

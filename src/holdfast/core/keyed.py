@@ -9,21 +9,25 @@ among the replies of its session, so that a producer may send many without waiti
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import gates, groups, history, records, replicate, unique, waiting
-from holdfast.core.commands.options import AddOptions
+from holdfast.core import forward, gates, groups, history, home, records, replicate, unique, waiting
+from holdfast.core.commands import options as words
 from holdfast.core.errors import BadRequest, CommandError
-from holdfast.core.ids import ttl_minutes, write_id
+from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
 from holdfast.core.job import ACTIVE, SPECIAL, Job
 from holdfast.core.queue import Queue
 from holdfast.core.session import FOR_COPIES, Session, Slot
 
 if TYPE_CHECKING:
+    from holdfast.core.commands.options import AddOptions
     from holdfast.core.node import Node
+
+
+NO_TARGET: Final = -1
 
 
 class Add:
@@ -44,6 +48,9 @@ class Add:
         self.prefix: bytes = b""  # of the ids
         self.seqs: list[int] = []
         self.rnds: list[int] = []
+        self.target: i64 = NO_TARGET  # whom it was sent to
+        self.number: i64 = 0  # under which number
+        self.hops: i64 = 0
 
 
 def is_keyed(options: AddOptions) -> bool:
@@ -62,7 +69,18 @@ def begin(
         raise BadRequest(b"ERR UNIQUE is for one job at a time: use ADDJOB")
     add = Add(session, queue, bodies, is_many, options, node.now, node.now + timeout_ms if timeout_ms > 0 else 0)
     draw(node, add)
-    try_here(node, add)
+    if home.is_open(node, slot_of(add)):
+        try_here(node, add)
+    else:
+        forward.send(node, add)
+
+
+def slot_of(add: Add) -> i64:
+    more = add.options.more
+    assert more is not None
+    if more.group:
+        return home.slot_of(home.GROUP, add.queue, more.group)
+    return home.slot_of(home.UNIQUE, add.queue, more.unique)
 
 
 def draw(node: Node, add: Add) -> None:
@@ -76,6 +94,9 @@ def draw(node: Node, add: Add) -> None:
 
 def perform(node: Node, add: Add) -> None:
     """Do it here, or tell why not: for those whose producer is not there to be told by an exception."""
+    if not home.is_open(node, slot_of(add)):
+        forward.send(node, add)
+        return
     try:
         try_here(node, add)
     except CommandError as error:
@@ -88,6 +109,36 @@ def try_here(node: Node, add: Add) -> None:
     assert more is not None
     if more.unique and unique.meet(node, add):
         return
+    carry_out(node, add)
+
+
+def add_anywhere(node: Node, add: Add) -> None:
+    """A job that the node itself makes, with keys or without: here, or at its home."""
+    if is_keyed(add.options):
+        perform(node, add)
+    else:
+        carry_out(node, add)
+
+
+def with_id(node: Node, queue: bytes, body: bytes, options: AddOptions, jid: bytes) -> Add:
+    add = Add(None, queue, [body], False, options, node.now, 0)
+    add.prefix = jid[:10]
+    add.seqs.append(int(id_seq(jid)))
+    add.rnds.append(int(id_random(jid)))
+    return add
+
+
+def write_new_id(out: BytesWriter, prefix: bytes, seq: i64, rnd: i64, options: AddOptions) -> None:
+    """The id of a job with these options, before it is made."""
+    retry = options.retry if options.retry >= 0 else words.default_retry(options.ttl)
+    write_id(out, prefix, seq, rnd, ttl_minutes(options.ttl, retry))
+
+
+def carry_out(node: Node, add: Add) -> None:
+    """Make it here: nothing is against it."""
+    options = add.options
+    more = options.more
+    assert more is not None
     options.replicate, options.sync, options.is_default = add.replicate, add.sync, False
     options.settle_copies(node)
     options.is_external = False  # its copy is at its home
@@ -142,7 +193,7 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     job.flags |= SPECIAL
     node.keep(job)
     if more.group:
-        more.order = groups.next_order(node)
+        more.order = job.seq if node.broken("group-by-creation") else groups.next_order(node)
         if options.delay == 0:
             groups.join(node, job)
     return job

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from holdfast.core import gates, history, records, requeue
 from holdfast.core.job import SPECIAL, WATCHED, Job, Lease
-from holdfast.core.limits import LEASE_BYTES
+from holdfast.core.limits import DURATION_S_MAX, LEASE_BYTES
 from holdfast.core.peers import MY_BIT
 from holdfast.core.reply import write_bulk, write_bulks, write_int
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 COUNTERS: Final = 1
 META: Final = 2
 
+LEASE_MS_MAX: Final = DURATION_S_MAX * 1000
+LEASE_MS_SLACK: Final = 60_000
+"""What a consumer of a lent job says of it is passed on this much longer than its lease lasts."""
+
 
 def elements(form: i64) -> i64:
     """Of the array that is one job in the reply."""
@@ -39,11 +43,6 @@ def elements(form: i64) -> i64:
 
 def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, lease_ms: i64) -> None:
     """The rest of a hand-out that is not a plain one."""
-    if form & COUNTERS:
-        out.write(b"$5\r\nnacks\r\n")
-        write_int(out, i64(job.nacks))
-        out.write(b"$21\r\nadditional-deliveries\r\n")
-        write_int(out, i64(job.deliveries))
     ms = lease_ms if lease_ms > 0 and job.retry > 0 else i64(job.retry) * 1000
     lease = None
     if form & META or lease_ms != 0 or job.more is not None or job.lease is not None:
@@ -51,8 +50,12 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
         node.handouts += 1
         lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
         give(node, job, lease)
-    if form & META:
-        write_meta(node, out, job)
+    write_rest(node, out, job, form, b"" if lease is None else token(node, lease))
+    handed_out(node, job, session, lease, ms)
+
+
+def handed_out(node: Node, job: Job, session: Session, lease: Lease | None, ms: i64) -> None:
+    """Whoever must know is told, and its time begins."""
     gates.handed_out(node, job)
     if lease is None:
         records.handout(node, job, ms)
@@ -92,13 +95,22 @@ def extend(node: Node, job: Job, ms: i64) -> None:
     tell_if_long(node, job, ms)
 
 
-def write_meta(node: Node, out: BytesWriter, job: Job) -> None:
+def write_rest(node: Node, out: BytesWriter, job: Job, form: i64, token: bytes) -> None:
+    """What a consumer asked for beside queue, id and body."""
+    if form & COUNTERS:
+        out.write(b"$5\r\nnacks\r\n")
+        write_int(out, i64(job.nacks))
+        out.write(b"$21\r\nadditional-deliveries\r\n")
+        write_int(out, i64(job.deliveries))
+    if form & META:
+        write_meta(node, out, job, token)
+
+
+def write_meta(node: Node, out: BytesWriter, job: Job, token: bytes) -> None:
     """Names and values, always the same names: token, attempt, priority, headers, keys."""
     more = job.more
-    lease = job.lease
-    assert lease is not None
     write_bulk(out, b"token")
-    write_bulk(out, token(node, lease))
+    write_bulk(out, token)
     write_bulk(out, b"attempt")
     write_int(out, 1 + i64(job.nacks) + i64(job.deliveries))
     write_bulk(out, b"priority")

@@ -80,6 +80,18 @@ BACKOFF_MOST_S: Final = 3600
 BATCH_MAX: Final = 1_000_000
 """Jobs in one batch: a bit each at the node that counts them, 125 KB at most."""
 
+BATCHES_MAX: Final = 100_000
+"""Batches that a node counts for: the bits of a hundred thousand small ones are some tens of megabytes."""
+
+BATCH_BYTES: Final = 600
+"""A batch: the object, its bits where they are few, its causes and its places in the tables."""
+
+BATCH_IDLE_MS: Final = 7 * 86_400_000
+"""A batch of which nothing is heard for a week is given up: whoever was to close it, or its jobs, are gone."""
+
+BATCH_KEPT_MS: Final = 3_600_000
+"""A complete batch can be asked about for an hour."""
+
 TRIES_KEPT: Final = 10
 """Hand-outs of a job that did not end well, of which it is told how they ended; the latest."""
 
@@ -220,6 +232,18 @@ GROUP_BYTES: Final = 900
 
 TAKEN_BYTES: Final = 320
 """A unique key that is taken: the object, the id of its job (81) and its place in the index."""
+
+CLAIM_JOBS_MAX: Final = 100_000
+"""Jobs of one claim: a batch of a pipeline, and a step of some hundred milliseconds when it is taken or committed."""
+
+CLAIM_GROUPS_MAX: Final = 10_000
+"""Pipelines a node remembers: one that was opened longer ago and holds nothing opens again."""
+
+CLAIM_READ_BYTES: Final = 4 * MIB
+"""Bodies in one reply to CLAIM READ."""
+
+CLAIM_JOB_BYTES: Final = 72
+"""What a claim keeps of each of its jobs: three places in lists, and a body that may outlive the job."""
 
 LEASE_BYTES: Final = 112
 """A hand-out of which more is known than when it ends."""

@@ -123,6 +123,13 @@ def explain(node: Node, peer: Peer, mask: i64) -> None:
             bus.write_i64(peer.out, each.facts.incarnation)
 
 
+def read_index(node: Node, peer: Peer, index: i64) -> i64:
+    """One of a peer's nodes in our own numbering; less than 0 if it is a life of a node that is over."""
+    if index > NODES_MAX or peer.table[index] == UNEXPLAINED:
+        raise BadFrame("a node that was never explained")
+    return peer.table[index]
+
+
 def read_mask(node: Node, peer: Peer, reader: Reader) -> i64:
     """A peer's set of nodes in our own numbering, without lives of nodes that we know to be over."""
     theirs = reader.long()

@@ -30,6 +30,11 @@ from holdfast.wire.bus import BadFrame, Reader
 UNTIL_STARTED: Final = 1  # until its job is handed out
 UNTIL_DONE: Final = 0  # until its job has ended
 
+# What to do with a job whose unique key is taken.
+EXISTING: Final = 0
+REPLACE: Final = 1
+REJECT: Final = 2
+
 # How a try ended.
 NACKED: Final = 1
 LEASE_ENDED: Final = 2  # the worker kept silent

@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
     bounds,
     chores,
     dispatch,
@@ -55,19 +56,22 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    tombs,
     users,
     waiting,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
-from holdfast.core.books import Book
+from holdfast.core.batches import Batches
+from holdfast.core.books import Books
+from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
+from holdfast.core.forward import Forwards
 from holdfast.core.history import Tale
-from holdfast.core.home import Homes
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -110,8 +114,10 @@ from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.registers import Registers
+from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
 from holdfast.core.rights import User
+from holdfast.core.rows import Homes
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -121,6 +127,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.takeover import Takeovers
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -197,7 +204,13 @@ class Node:
         self.peers: list[Peer] = [Peer(ME, facts)]  # by index; the first is this node
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
+        self.batches: Batches = Batches()
+        self.takeovers: Takeovers = Takeovers()
+        self.forwards: Forwards = Forwards()
+        self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
         self.taken: dict[bytes, Taken] = {}  # unique keys
+        self.hinted: dict[Job, int] = {}  # jobs with keys that came from others: who is asked whether they live
+        self.merged: dict[bytes, bytes] = {}  # jobs that turned out to be others
         self.windows: Windows = Windows()
         self.last_order: i64 = 0  # the last place given in any group
         self.tombs: dict[bytes, Tomb] = {}
@@ -223,6 +236,7 @@ class Node:
         self.questions: dict[int, Question] = {}
         self.question_count: i64 = 0
         self.dead: dict[Job, None] = {}
+        self.claims: Claims = Claims()
         self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
         self.results: results.Results = results.Results()
         self.workers: dict[bytes, Worker] = {}
@@ -239,9 +253,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
-        self.is_walking: bool = False  # a snapshot is being written (snapshot.py)
-        self.books: dict[bytes, Book] = {}  # queues with journals of their own
-        self.left: list[tuple[Book | None, Job]] = []  # jobs that were put into a queue of another book in this turn
+        self.books: Books = Books()  # queues with journals of their own
         self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
@@ -681,6 +693,9 @@ class Node:
             if job.state == GONE:
                 return
         history.expired(self, job)
+        if job.flags & SPECIAL and job.state != ACKED and batches.must_tell(self, job, acks.EXPIRED):
+            acks.end(self, job, acks.EXPIRED)
+            return
         self.endings.pop(job, None)
         records.gone(self, job)
         self.forget(job)
@@ -710,7 +725,8 @@ class Node:
         records.counts(self, job)
         records.back(self, job)
         self.enqueue(job)
-        if job.holders & ~1 and job.state != GONE:
+        is_held = job.flags & SPECIAL != 0 and job.state == ACTIVE and not requeue.is_leased(self, job)
+        if job.holders & ~1 and job.state != GONE and not is_held:
             requeue.tell_queued(self, job, job.holders & ~1)
 
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
@@ -719,7 +735,10 @@ class Node:
             job.queue.acked += 1
         if job.flags & WATCHED:
             results.tell_end(self, job, results.word_of(why))
-        if job.holders == 1 and job.task is None and not job.flags & UNSURE:
+        is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)
+        if job.holders == 1 and job.task is None and not job.flags & UNSURE and is_told:
+            if job.origin is not self.own:  # its maker may ask for it once more, not having heard that we took it
+                tombs.bury(self, self.id_text(job), why, 1, tombs.soon(self))
             if self.is_recording:
                 records.gone(self, job)
             self.forget(job)

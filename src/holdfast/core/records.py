@@ -20,15 +20,27 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from holdfast.core import books
+from holdfast.core import batches, books
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACK_ONLY, BACKING_OFF, HANDED_OUT, QUEUED_BEFORE, SPECIAL, UNSURE, Job, Lease
+from holdfast.core.job import (
+    ACK_ONLY,
+    BACKING_OFF,
+    CLAIMED,
+    DEAD,
+    HANDED_OUT,
+    QUEUED_BEFORE,
+    SPECIAL,
+    UNSURE,
+    Job,
+    Lease,
+)
 from holdfast.core.peers import MY_BIT, Peer, Tomb
 from holdfast.core.queue import Queue
 from holdfast.core.throttle import Throttle, now_ns
 from holdfast.wire import bus
 
 if TYPE_CHECKING:
+    from holdfast.core.batches import Batch
     from holdfast.core.node import Node
 
 NODE: Final = 1
@@ -58,8 +70,13 @@ FATE: Final = 30
 LEASE: Final = 31
 RESULT: Final = 32
 KEY: Final = 40
+SLOTS: Final = 41
+MERGED: Final = 42
+BATCH: Final = 43
+BATCH_BIT: Final = 44
 REGISTER: Final = 60
 THROTTLE: Final = 61
+CLAIM_EPOCH: Final = 80
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -167,8 +184,8 @@ def explain(node: Node, mask: i64) -> None:
 def member(node: Node, peer: Peer) -> None:
     """What is known of another node: enough to find it again after a restart."""
     write_member(node, peer)
-    if not node.is_walking:
-        for book in node.books.values():
+    if not node.books.is_walking:
+        for book in node.books.by_name.values():
             books.write_member(node, book, peer)
 
 
@@ -324,9 +341,10 @@ def handout(node: Node, job: Job, ms: i64) -> None:
 
 
 def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
-    """The same with its token and who has it, so that a restart knows them."""
+    """The same with its token and who has it, so that a restart knows them. A claim's are kept in any case."""
     if not node.is_recording or (
-        job.retry > 0 and (not node.logs_handouts or node.broken("restart-forgets-leases"))
+        job.retry > 0 and not lease.worker.startswith(CLAIMED)
+        and (not node.logs_handouts or node.broken("restart-forgets-leases"))
     ):
         return
     out = begin(node, LEASE)
@@ -345,7 +363,7 @@ def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
 
 def fate(node: Node, job: Job) -> None:
     """What became of a job beyond being queued and handed out: failures, death, another queue or priority."""
-    if not node.is_recording:
+    if not node.is_recording or (job.state == DEAD and node.broken("death-not-kept")):
         return
     out = begin(node, FATE)
     write_name(out, job)
@@ -455,6 +473,52 @@ def queue(node: Node, queue: Queue) -> None:
     end(node)
 
 
+def slots(node: Node, slots: list[int]) -> None:
+    """Who is the home of some slots."""
+    if not node.is_recording:
+        return
+    homes = node.homes
+    mask: i64 = 0
+    for slot in slots:
+        mask |= node.peers[homes.owners[slot]].bit
+    explain(node, mask)
+    out = begin(node, SLOTS)
+    for slot in slots:
+        bus.write_u16(out, slot)
+        bus.write_u32(out, homes.epochs[slot])
+        bus.write_i8(out, homes.owners[slot])
+    end(node)
+
+
+def batch(node: Node, batch: Batch, is_gone: bool) -> None:
+    """A batch as it stands, or that there is none any more."""
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH)
+    bus.write_i8(out, 1 if is_gone else 0)
+    bus.write_name(out, batch.name if is_gone else batches.state(batch, node.now))
+    end(node)
+
+
+def batch_bit(node: Node, name: bytes, index: i64, cause: i64) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, BATCH_BIT)
+    bus.write_u32(out, index)
+    bus.write_i8(out, cause)
+    bus.write_name(out, name)
+    end(node)
+
+
+def merged(node: Node, jid: bytes, into: bytes) -> None:
+    if not node.is_recording:
+        return
+    out = begin(node, MERGED)
+    out.write(jid)
+    out.write(into)
+    end(node)
+
+
 def register(
     node: Node, kind: bytes, name: bytes, field: bytes, value: bytes | None, time: i64, writer: bytes
 ) -> None:
@@ -479,6 +543,17 @@ def throttle(node: Node, throttle: Throttle) -> None:
     bus.write_name(out, throttle.name)
     bus.write_i64(out, throttle.full_at - now_ns(node))
     end(node)
+
+
+def claim_epoch(node: Node, group: bytes, epoch: i64) -> None:
+    """Who speaks for a group of claims; 0: the group is forgotten."""
+    if not node.is_recording:
+        return
+    out = begin(node, CLAIM_EPOCH)
+    bus.write_i64(out, epoch)
+    bus.write_name(out, group)
+    end(node)
+    node.must_sync = True
 
 
 def taken_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:

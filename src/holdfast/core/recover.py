@@ -8,11 +8,13 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    batches,
+    claims,
     doubt,
     early,
     fate,
     flush,
-    groups,
+    home,
     leases,
     membership,
     queues,
@@ -21,6 +23,7 @@ from holdfast.core import (
     requeue,
     results,
     rules,
+    takeover,
     tombs,
     unique,
 )
@@ -34,13 +37,11 @@ from holdfast.core.job import (
     HANDED_OUT,
     IN_DOUBT,
     MOVING,
-    QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
     Job,
     Lease,
     Origin,
-    Run,
     special_cost,
 )
 from holdfast.core.limits import NEVER
@@ -51,6 +52,9 @@ from holdfast.core.records import (
     ADD,
     ADD_FIXED,
     BACK,
+    BATCH,
+    BATCH_BIT,
+    CLAIM_EPOCH,
     CLOCK,
     COUNTS,
     CUT,
@@ -71,6 +75,7 @@ from holdfast.core.records import (
     KEY,
     LEASE,
     MEMBER,
+    MERGED,
     NODE,
     OWN,
     QUEUE,
@@ -78,6 +83,7 @@ from holdfast.core.records import (
     REGISTER,
     RESULT,
     SHARED,
+    SLOTS,
     TAKEN,
     THROTTLE,
     TOMB,
@@ -91,9 +97,6 @@ if TYPE_CHECKING:
 
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
-
-FRESH_MORE: Final = 100_000
-"""Of the jobs read lately so many may have ended again before they are let go of."""
 
 
 class Loading:
@@ -157,6 +160,11 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+        elif kind == SLOTS:
+            self.load_slots(reader)
+        elif kind == MERGED:
+            jid = reader.text(bus.ID)
+            self.node.merged[jid] = reader.text(bus.ID)
         elif kind == RESULT:
             jid = reader.text(bus.ID)
             reader.u8()
@@ -167,6 +175,15 @@ class Loading:
             registers.load(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
+        elif kind == BATCH:
+            self.load_batch(reader, passed)
+        elif kind == BATCH_BIT:
+            index = reader.u32()
+            cause = reader.u8()
+            batches.set_bit(self.node, reader.name(), index, cause)
+        elif kind == CLAIM_EPOCH:
+            epoch = reader.long()
+            claims.load_epoch(self.node, reader.name(), epoch)
         elif kind == KEY:
             jid = reader.text(bus.ID)
             ms = reader.long() - passed
@@ -257,7 +274,7 @@ class Loading:
         if job is not None:
             job.retry = i32(times >> 32)
             job.priority = i16(data[at + 38])
-            self.keep(job)
+            early.keep(self, job)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
         node = self.node
@@ -288,7 +305,7 @@ class Loading:
         job.hops = int(rest >> 8 & 255)
         job.responsible = max(0, self.table[rest & 255])
         job.qtime = node.now + wait if wait > 0 else 0
-        self.keep(job)
+        early.keep(self, job)
         if job.more is not None and job.more.cause:
             fate.arrive(node, job)
 
@@ -304,7 +321,7 @@ class Loading:
         known = origin.get(seq)
         if known is not None:
             if known.holders | holders != known.holders:
-                self.take_out(origin, seq, known).holders |= holders
+                early.take_out(node, origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -331,25 +348,7 @@ class Loading:
         job = origin.get(seq)
         if job is not None and not self.is_of_book(job):
             return None
-        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
-
-    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
-        """There is more to be read of a job that was queued early (early.py): not queued it is, then."""
-        if isinstance(job, Run):
-            job = self.node.overflow.find(job, origin, seq)
-        if job.state == QUEUED:
-            job.queue.remove(job)
-            job.queue.jobs_in -= 1
-            job.state = ACTIVE
-        return job
-
-    def keep(self, job: Job) -> None:
-        """A job was read."""
-        self.node.keep(job)
-        if self.overflows:
-            self.fresh.append(job)
-            if len(self.fresh) > 2 * self.node.jobs + FRESH_MORE:
-                self.fresh = [each for each in self.fresh if self.node.is_here(each)]
+        return job if job is None or job.state == ACTIVE else early.take_out(self.node, origin, seq, job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -491,26 +490,33 @@ class Loading:
         lease = Lease(start, number, worker, reader.name(), since, max(0, left))
         lease.is_cancelled = is_cancelled
         leases.forget(node, job)
-        leases.give(node, job, lease)
+        if not node.broken("lease-token-forgotten"):
+            leases.give(node, job, lease)
         job.flags &= ~BACKING_OFF
         job.flags |= HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
-    def index_keys(self, jobs: list[Job]) -> None:
-        """Who has which unique key, and who stands where in which group, can be read off the jobs."""
-        node = self.node
-        lined: list[Job] = []
-        for job in jobs:
-            more = job.more
-            if more is None or job.state != ACTIVE:
-                continue
-            if more.unique:
-                unique.index(node, job)
-            if more.group and job.responsible == ME and (job.qtime <= node.now or job.flags & HANDED_OUT):
-                lined.append(job)
-        groups.rejoin(node, lined)
+    def load_batch(self, reader: Reader, passed: i64) -> None:
+        is_gone = reader.u8() != 0
+        data = reader.name()
+        known = self.node.batches.by_name.get(data) if is_gone else None
+        if known is not None:
+            batches.drop(self.node, known)
+        elif not is_gone:
+            batches.unite(self.node, data, passed)
+
+    def load_slots(self, reader: Reader) -> None:
+        """Who was the home of which slot. Our own are opened when the others have been asked (takeover.py)."""
+        homes = self.node.homes
+        while reader.more():
+            slot = int(reader.u16())
+            epoch = int(reader.u32())
+            owner = self.table[reader.u8()]
+            if owner >= 0:
+                homes.epochs[slot] = epoch
+                homes.owners[slot] = owner
 
     def distrust(self, jobs: list[Job]) -> None:
         """What was not on the disk before it was said may be missing: to whom a copy was given, among others."""
@@ -533,8 +539,10 @@ class Loading:
         for job, (peer, number) in self.moves.items():
             peer.moves[number] = job
         rules.count_all(node)
+        if home.is_alone(node):
+            takeover.claim_all(node)
+        batches.recount(node)
         jobs = node.all_jobs()
-        self.index_keys(jobs)
         self.distrust(jobs)
         for job in jobs:
             if job.state == ACKED:

@@ -160,6 +160,8 @@ def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
     left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
     if len(left) <= count:
         return left
+    if job.flags & SPECIAL and home.is_keyed(job):
+        return home.candidates(node, job, left)[:count]
     holders = [peer for peer in node.peers if peer.bit & job.holders]
     hosts = {host_of(peer) for peer in holders}
     zones = {peer.facts.zone for peer in holders}

@@ -17,7 +17,23 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64
 
-from holdfast.core import acks, failure, fate, history, leases, links, peers, records, replicate, rules, tombs
+from holdfast.core import (
+    acks,
+    failure,
+    fate,
+    gates,
+    groups,
+    history,
+    home,
+    leases,
+    links,
+    peers,
+    records,
+    replicate,
+    rules,
+    tombs,
+    unique,
+)
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACKED,
@@ -81,6 +97,8 @@ def due(node: Node, job: Job) -> None:
     if job.queue.paused & PAUSE_IN and job.retry > 0:
         node.wake_at(job, node.now + retry_ms)
         return
+    if job.flags & SPECIAL and gates.defers(node, job):
+        return
     others = job.holders & ~MY_BIT
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
     if others == 0 or is_first:
@@ -123,6 +141,12 @@ def write_willqueue(node: Node, peer: Peer, job: Job) -> None:
     peer.out.append(bus.WILLQUEUE)
     write_job_id(peer.out, job)
     bus.write_i64(peer.out, job.holders)
+    bus.write_i8(peer.out, 1 if claims(node, job) else 0)
+
+
+def claims(node: Node, job: Job) -> bool:
+    """Whether we had the job out, and know how that ended: who does counts its failures, and goes before all others."""
+    return job.lease is not None and job.responsible == ME and not node.broken("no-claim")
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -157,7 +181,7 @@ def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
 
 def rank(node: Node, job: Job) -> i64:
     """How many of the holders that can be heard come before this node in the job's order."""
-    if job.responsible == ME or node.broken("no-holder-order"):
+    if job.responsible == ME or node.broken("no-holder-order") or home.is_keyed(job):
         return 0
     mine = order_key(job, node.node_id)
     before: i64 = 0
@@ -187,6 +211,8 @@ def again(node: Node, job: Job) -> bool:
     job.asks = 0
     job.hops = 0
     if was_out and failure.lease_ended(node, job):
+        return False
+    if job.flags & SPECIAL and failure.dies(node, job):
         return False
     if not is_first and not has_waited:
         job.deliveries += 1
@@ -234,6 +260,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer is about to queue a job: say what we know."""
     jid = reader.job_id()
     holders = links.read_mask(node, peer, reader) | peer.bit
+    has_claim = reader.u8() != 0
     job = node.find(jid)
     if job is None:
         if not acks.answer_from_tomb(node, peer, jid, holders):
@@ -255,13 +282,18 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif job.state == WAIT_REPL:
         write_state(node, peer, jid, IS_HELD, SLACK_MS, job.holders)
+    elif job.flags & SPECIAL and groups.is_held(job):
+        write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif is_leased(node, job):
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
-    elif job.responsible == ME and job.qtime > node.now and not job.flags & ASKING:
+    elif (
+        job.responsible == ME and job.qtime > node.now and not job.flags & ASKING
+        and not gates.is_elsewhere(node, job)
+    ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif (
-        order_key(job, node.node_id) < order_key(job, peer.node_id()) and not job.queue.paused & PAUSE_IN
-        and not node.broken("no-holder-order")
+        goes_first(node, job, peer, has_claim) and not job.queue.paused & PAUSE_IN
+        and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
     ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
         write_state(node, peer, jid, IS_HELD, i64(job.retry) * 1000, job.holders)
@@ -269,6 +301,14 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
             due(node, job)
     else:
         write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+
+
+def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:
+    """Whether a job that both of us want to queue is ours."""
+    is_mine = claims(node, job)
+    if is_mine != has_claim:
+        return is_mine
+    return order_key(job, node.node_id) < order_key(job, peer.node_id())
 
 
 def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64) -> None:
@@ -290,6 +330,8 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a state that no job can be in")
     if job is None or job.state == ACKED or job.state == WAIT_REPL or job.state == DEAD:
         return
+    if node.hinted:
+        unique.heard(node, peer, job)
     if state != IS_UNKNOWN:
         new = (holders & ~job.holders) & peers.linked(node)
         tombs.learn_holders(node, job, holders | peer.bit)
@@ -320,7 +362,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     stop_asking(node, job)
     job.flags &= ~(MOVING | LONG_LEASE)
     if job.flags & (SPECIAL | BACKING_OFF):
-        failure.yielded(node, job, peer)
+        failure.yielded(node, job)
     if ms > i64(job.retry) * 1000:
         job.flags |= LONG_LEASE
     job.responsible = int(peer.index)
@@ -353,11 +395,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.state == WAIT_REPL:
         return
-    is_nacked = nacks > i64(job.nacks)
-    if is_nacked or deliveries > i64(job.deliveries):
-        job.nacks = i32(max(i64(job.nacks), nacks))
-        job.deliveries = i32(max(i64(job.deliveries), deliveries))
-        records.counts(node, job)
+    is_nacked = learn_counts(node, job, nacks, deliveries)
     if is_leased(node, job) and not is_nacked:  # a NACK ends the lease, at whichever holder it came in
         write_state(node, peer, jid, IS_LEASED, job.qtime - node.now, job.holders)
         return
@@ -374,10 +412,20 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         job.flags &= ~BACKING_OFF
         leases.forget(node, job)
     elif job.flags & (SPECIAL | BACKING_OFF):
-        failure.yielded(node, job, peer)
+        failure.yielded(node, job)
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+
+
+def learn_counts(node: Node, job: Job, nacks: i64, deliveries: i64) -> bool:
+    """Somebody says how often it was refused and delivered again; whether it was refused once more."""
+    is_nacked = nacks > i64(job.nacks)
+    if is_nacked or deliveries > i64(job.deliveries):
+        job.nacks = i32(max(i64(job.nacks), nacks))
+        job.deliveries = i32(max(i64(job.deliveries), deliveries))
+        records.counts(node, job)
+    return is_nacked
 
 
 def tell_working(node: Node, job: Job, ms: i64) -> None:

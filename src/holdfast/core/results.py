@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import peers, records, waiting
+from holdfast.core import acks, peers, records, waiting
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACK_ONLY, ACKED, SPECIAL, WAIT_REPL, WATCHED, Job
 from holdfast.core.job import DEAD as IS_DEAD
@@ -103,6 +103,7 @@ def keep(node: Node, jid: bytes, data: bytes, left: i64) -> None:
     table.kept[jid] = Result(DONE, data, node.now + left)
     change_size(node, RESULT_BYTES + len(data))
     records.result(node, jid, DONE, left, data)
+    node.count("results")
     node.alarms.at_latest(table.sweep, node.now + left)
     while table.bytes > node.full // 100 * RESULTS_PERCENT:
         drop(node, next(iter(table.kept)))
@@ -117,6 +118,11 @@ def change_size(node: Node, change: i64) -> None:
 def drop(node: Node, jid: bytes) -> None:
     data = node.results.kept.pop(jid).data
     change_size(node, -(RESULT_BYTES + (0 if data is None else len(data))))
+
+
+def forget_one(node: Node, jid: bytes) -> None:
+    if jid in node.results.kept:
+        drop(node, jid)
 
 
 def forget_old(node: Node) -> None:
@@ -200,6 +206,8 @@ def why_of(job: Job) -> i64:
 
 def word_of(why: i64) -> i64:
     """By how an ending is called (acks.py): acknowledged is done, anything else is a deletion."""
+    if why == acks.EXPIRED:
+        return EXPIRED
     return DONE if why == 0 else DELETED
 
 
@@ -236,6 +244,12 @@ def watch(node: Node, jid: bytes) -> Watch:
     return found
 
 
+def arrived(node: Node, job: Job) -> None:
+    """A job that somebody here waits for has come to this node: its end is seen here from now on."""
+    if node.id_text(job) in node.results.watches:
+        job.flags |= WATCHED | SPECIAL
+
+
 def is_over(wait: Wait) -> bool:
     return wait.left == 0 or (wait.is_any and bool(wait.found))
 
@@ -270,7 +284,8 @@ def write_reply(node: Node, wait: Wait, out: BytesWriter) -> None:
     for jid in wait.ids:
         result = wait.found.get(jid)
         if result is None:
-            result = Result(look(node, jid) if node.find(jid) is not None else wait_word(node, jid), None, NEVER)
+            word = look(node, jid)
+            result = result_of(node, jid, wait_word(node, jid) if word == UNKNOWN else word)
         write_array(out, 3)
         write_bulk(out, jid)
         write_bulk(out, WORDS[result.word])

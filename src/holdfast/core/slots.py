@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from librt.strings import BytesWriter
 
+from holdfast.core import forward
 from holdfast.core.session import FOR_COPIES, Session, Slot
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def fill(node: Node, session: Session | None, slot: Slot, reply: bytes) -> None:
     """The reply to one of a session's ADDJOBs; it leaves when those before it have left."""
     slot.reply = reply
     if session is None:
+        forward.fill(node, slot, reply)
         return
     if node.is_gathering:
         node.gathered[session] = None

@@ -70,11 +70,11 @@ class Walk:
         logs_handouts, wall = node.logs_handouts, node.log_wall
         node.log, node.explained, node.is_recording, node.logs_handouts = self.log, self.explained, True, True
         node.log_wall = self.wall
-        node.is_walking = True
+        node.books.is_walking = True
         try:
             self.write(bytes_most)
         finally:
-            node.is_walking = False
+            node.books.is_walking = False
             self.explained, self.wall = node.explained, node.log_wall
             node.log, node.explained, node.is_recording, node.must_sync = log, explained, is_recording, must_sync
             node.logs_handouts, node.log_wall = logs_handouts, wall
@@ -142,11 +142,20 @@ class Walk:
 
     def write_settings(self) -> None:
         node = self.node
+        known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
+        if known:
+            records.slots(node, known)
+        for batch in node.batches.by_name.values():
+            records.batch(node, batch, False)
+        for jid, into in node.merged.items():
+            records.merged(node, jid, into)
         registers.write_all(node)
+        for group in node.claims.groups.values():
+            records.claim_epoch(node, group.name, group.epoch)
         for queue in node.queues.values():
             if queue.paused or queue.maxlen or queue.pause_stamp:
                 records.queue(node, queue)
-        for book in node.books.values():
+        for book in node.books.by_name.values():
             books.own(node, book)
 
     def write_run(self, run: Run) -> None:

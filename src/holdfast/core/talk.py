@@ -8,21 +8,27 @@ from librt.strings import BytesWriter
 
 from holdfast.core import (
     acks,
+    batches,
     cancel,
     change,
     dead,
     explain,
     fate,
     federate,
+    forward,
+    homecoming,
     inquire,
     links,
     membership,
     registers,
+    remote,
     replicate,
     requeue,
     results,
     slots,
+    takeover,
     tokens,
+    unique,
     views,
     workers,
 )
@@ -60,6 +66,24 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.MOVED: federate.on_moved,
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
+    bus.SLOTS: takeover.on_slots,
+    bus.SLOTASK: takeover.on_ask,
+    bus.SLOTGAVE: takeover.on_gave,
+    bus.HANDOVER: takeover.on_handover,
+    bus.HOMED: homecoming.on_homed,
+    bus.KEYTAKEN: unique.on_taken,
+    bus.MERGED: unique.on_merged,
+    bus.ADD: forward.on_add,
+    bus.ADDED: forward.on_added,
+    bus.NOTHOME: forward.on_nothome,
+    bus.RUN: forward.on_run,
+    bus.RAN: forward.on_ran,
+    bus.BATCHBIT: batches.on_bit,
+    bus.BATCHGOT: batches.on_got,
+    bus.BATCHSTATE: batches.on_state,
+    bus.LEND: remote.on_lend,
+    bus.BORROWED: remote.on_borrowed,
+    bus.RETURNED: remote.on_returned,
     bus.ASK: inquire.on_ask,
     bus.TELL: inquire.on_tell,
     bus.FATE: fate.on_fate,
@@ -108,6 +132,8 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     requeue.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
+    takeover.link_up(node, peer)
+    forward.link_up(node, peer)
     results.link_up(node, peer)
     return peer
 
@@ -130,6 +156,10 @@ def link_down(node: Node, peer: Peer) -> None:
     node.count("link-down")
     federate.link_down(node, peer)
     requeue.link_down(node, peer)
+    takeover.link_down(node, peer)
+    forward.link_down(node, peer)
+    remote.link_down(node, peer)
+    unique.link_down(node, peer)
     inquire.link_down(node, peer)
     results.link_down(node, peer)
 

@@ -110,12 +110,16 @@ def judge(node: Node, job: Job | None, token: bytes) -> i64:
     is_ours = token.startswith(node.node_id[:8] + b".%x." % int(node.start))
     if job is None:
         return NOTHING if is_ours else STRANGE
-    if job.state == ACKED or job.state == WAIT_REPL:
+    if job.state == ACKED:
         return STRANGE if job.flags & ACK_ONLY and not is_ours else NOTHING
+    if job.state == WAIT_REPL:
+        return STRANGE  # a copy was handed out elsewhere, before it had all of them
     lease = job.lease
     if lease is not None and lease.number > 0 and leases.token(node, lease) == token:
         return DONE
     if node.broken("stale-token-accepted"):
+        return DONE
+    if node.broken("token-not-asked"):
         return DONE
     return LOST if is_ours or requeue.is_leased(node, job) else STRANGE
 
@@ -207,6 +211,9 @@ def without_giver(node: Node, deed: Deed) -> i64:
     """Nobody can say whether the lease still runs."""
     if deed.what == ACK:
         return take_ack(node, deed)
+    job = node.find(deed.jid)
+    if job is not None and node.broken("nack-by-stranger") and node.may_requeue(job):
+        return give_back(node, job, deed)
     return LOST if deed.token.startswith(node.node_id[:8]) else UNREACHED
 
 

@@ -39,6 +39,7 @@ def bury(node: Node, jid: bytes, why: i64, holders: i64, until: i64) -> None:
         until = min(until, soon(node))
     known = node.tombs.get(jid)
     if known is not None:
+        why = known.why
         holders |= known.holders
         until = max(until, known.until)
     place(node, jid, why, holders, until)

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, keyed, records
+from holdfast.core import acks, home, keyed, records, requeue
 from holdfast.core.alarms import Chore
-from holdfast.core.commands.options import EXISTING, REJECT, REPLACE
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, QUEUED, WAIT_REPL, Job
-from holdfast.core.limits import TAKEN_BYTES
-from holdfast.core.more import UNTIL_STARTED, More
+from holdfast.core.limits import DURATION_S_MAX, KEY_BYTES_MAX, QUEUE_NAME_BYTES_MAX, TAKEN_BYTES
+from holdfast.core.more import EXISTING, REJECT, REPLACE, UNTIL_STARTED, More
+from holdfast.core.peers import ME, Peer
 from holdfast.wire import bus
+from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.keyed import Add
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 ADDED: Final = b"added"
 HAD: Final = b"existing"
 REPLACED: Final = b"replaced"
+
+KEY_MAX: Final = QUEUE_NAME_BYTES_MAX + 2 * KEY_BYTES_MAX + 8
+WINDOW_MS_MAX: Final = DURATION_S_MAX * 1000
+
+MERGED_MAX: Final = 100_000
+"""Jobs that were merged into another, of which it is remembered which: they are few, and for a while."""
 
 
 class Taken:
@@ -112,8 +119,42 @@ def meet(node: Node, add: Add) -> bool:
 
 
 def is_undecided(node: Node, job: Job) -> bool:
-    """Whether nobody can say yet if the job is one."""
-    return job.state == WAIT_REPL and not node.broken("unique-unaccepted-answered")
+    """Whether nobody can say yet if the job is one: its copies are missing, or it may have ended long ago."""
+    return (job.state == WAIT_REPL or job in node.hinted) and not node.broken("unique-unaccepted-answered")
+
+
+def hint(node: Node, peer: Peer, job: Job) -> None:
+    """A peer had a copy of a job that we knew nothing of. It may have been away when the job ended: ask the others."""
+    if node.broken("stale-copy-believed"):
+        return
+    asked: i64 = 0
+    for each in node.peers:
+        if each.bit & job.holders and each.is_linked and each is not peer:
+            requeue.write_willqueue(node, each, job)
+            asked |= each.bit
+    if asked:
+        node.hinted[job] = int(asked)
+
+
+def heard(node: Node, peer: Peer, job: Job) -> None:
+    """That peer does not know of its end."""
+    asked = node.hinted.get(job)
+    if asked is None:
+        return
+    asked &= ~int(peer.bit)
+    if asked:
+        node.hinted[job] = asked
+        return
+    del node.hinted[job]
+    taken = node.taken.get(key_of_job(job))
+    if taken is not None:
+        unpark(node, taken)
+
+
+def link_down(node: Node, peer: Peer) -> None:
+    """It will not answer any more."""
+    for job in list(node.hinted):
+        heard(node, peer, job)
 
 
 def is_waiting(job: Job) -> bool:
@@ -161,8 +202,11 @@ def started(node: Node, job: Job) -> None:
 
 def ended(node: Node, job: Job, why: i64) -> None:
     """The key is free again, unless its window is still open."""
+    node.hinted.pop(job, None)
     taken = node.taken.get(key_of_job(job))
     if taken is None:
+        if why == acks.DONE or why == -1:
+            keep_window(node, job)
         return
     if taken.next is job:
         taken.next = None
@@ -195,6 +239,15 @@ def give_up_key(node: Node, job: Job) -> None:
     unpark(node, taken)
 
 
+def keep_window(node: Node, job: Job) -> None:
+    """A copy of a job ends here, and its home is elsewhere: should we be the next one, the key is taken still."""
+    more = job.more
+    assert more is not None
+    left: i64 = job.ctime // 1_000_000 + more.window * 1000 - node.now
+    if more.window > 0 and left > 0 and job.state != WAIT_REPL and not node.broken("window-ends-with-job"):
+        load_key(node, key_of_job(job), node.id_text(job), left)
+
+
 def remember(node: Node, key: bytes, taken: Taken) -> None:
     """A key whose job is gone: see that it goes when its window is over."""
     windows = node.windows
@@ -212,11 +265,12 @@ def drop(node: Node, key: bytes) -> None:
 
 def unpark(node: Node, taken: Taken) -> None:
     """Those who waited for the fate of a job: as if they came only now, in the order in which they came."""
-    if taken.parked and (taken.job is None or taken.job.state != WAIT_REPL) and taken.next is None:
+    if taken.parked and (taken.job is None or not is_undecided(node, taken.job)) and taken.next is None:
         parked = taken.parked
         taken.parked = []
         for add in parked:
-            keyed.perform(node, add)
+            if add.session is None or not add.session.is_closing:
+                keyed.perform(node, add)
 
 
 def load_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
@@ -246,6 +300,100 @@ def index(node: Node, job: Job) -> None:
     elif taken.job is None or (taken.job.state != WAIT_REPL and node.id_text(job) < taken.jid):
         taken.job = job
         taken.jid = node.id_text(job)
+
+
+def merges(node: Node, job: Job) -> bool:
+    """It is about to be queued, here at home: whether it ends, since another with its key waits as well.
+
+    Both were accepted, on two sides of a cut. The one with the smaller id stays: everybody would choose the same.
+    One that a consumer has, or had, is left alone.
+    """
+    more = job.more
+    assert more is not None
+    taken = node.taken.get(key_of_job(job))
+    if taken is None or taken.job is None or taken.job is job or taken.next is job or job.flags & HANDED_OUT:
+        return False
+    other = taken.job
+    if other.state == WAIT_REPL or not is_waiting(other) or other.responsible != ME or node.broken("never-merged"):
+        return False
+    jid = node.id_text(job)
+    if taken.jid < jid:
+        end_as_merged(node, job, jid, taken.jid)
+        return True
+    end_as_merged(node, other, taken.jid, jid)
+    taken.job = job
+    taken.jid = jid
+    return False
+
+
+def end_as_merged(node: Node, job: Job, jid: bytes, into: bytes) -> None:
+    """Who asks for this job is told of the other from now on."""
+    node.count("merged")
+    note_merged(node, jid, into)
+    for peer in node.peers:
+        if peer.bit & job.holders and peer.is_linked:
+            peer.out.append(bus.MERGED)
+            peer.out.write(jid)
+            peer.out.write(into)
+    if job.state == QUEUED:
+        job.queue.remove(job)
+        job.state = ACTIVE
+    taken = node.taken.get(key_of_job(job))
+    if taken is not None and taken.job is job:
+        taken.job = None  # the other one has the key: it is not given up
+    node.end(job, acks.MERGED)
+
+
+def note_merged(node: Node, jid: bytes, into: bytes) -> None:
+    node.merged[jid] = into
+    if len(node.merged) > MERGED_MAX:
+        del node.merged[next(iter(node.merged))]
+    records.merged(node, jid, into)
+
+
+def on_merged(node: Node, peer: Peer, reader: Reader) -> None:
+    jid = reader.job_id()
+    into = reader.job_id()
+    if jid not in node.merged:
+        note_merged(node, jid, into)
+
+
+def slot_of_key(key: bytes) -> i64:
+    """The slot of the home of a key as `key_of` makes it."""
+    reader = Reader(key)
+    queue = reader.name()
+    group = reader.name()
+    if group:
+        return home.slot_of(home.GROUP, queue, group)
+    return home.slot_of(home.UNIQUE, queue, key[reader.pos:])
+
+
+def write_taken(node: Node, peer: Peer, key: bytes, taken: Taken) -> None:
+    """A key whose job is gone, for its new home."""
+    if taken.until > node.now:
+        peer.out.append(bus.KEYTAKEN)
+        peer.out.write(taken.jid)
+        bus.write_i64(peer.out, taken.until - node.now)
+        bus.write_name(peer.out, key)
+
+
+def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
+    jid = reader.job_id()
+    ms = reader.long()
+    key = reader.name()
+    if ms > WINDOW_MS_MAX or len(key) > KEY_MAX or slot_of_key(key) < 0:
+        raise BadFrame("a key that no job can have")
+    load_key(node, key, jid, ms)
+
+
+def close(node: Node, slots: set[int]) -> None:
+    """This node is not the home of these any more. Keys of jobs that are gone stay: the next home may ask for them."""
+    for key in list(node.taken):
+        taken = node.taken.get(key)
+        if taken is not None and taken.job is not None and int(slot_of_key(key)) in slots:
+            taken.job = None
+            taken.next = None
+            drop(node, key)
 
 
 def forget_all(node: Node) -> None:

@@ -52,6 +52,7 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"KEEPALIVE": (CONSUME, JOBS),
     b"PROGRESS": (CONSUME, JOBS),
     b"WORKING": (CONSUME, JOBS),
+    b"CLAIM": (CONSUME, EVERYTHING),
     b"WORKER": (CONSUME, NOTHING),
     b"CANCEL": (PRODUCE, JOBS),
     b"WAITJOB": (READ | PRODUCE | CONSUME, JOBS),

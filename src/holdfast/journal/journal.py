@@ -114,7 +114,7 @@ class Journal(Files):
     def commit(self) -> bool:
         """The end of a turn. False: its records are not where they must be, so nothing of it may leave."""
         node = self.node
-        if node.books:
+        if node.books.by_name:
             return self.own.commit()
         if len(node.log) == 0:
             return True

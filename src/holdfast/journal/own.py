@@ -132,7 +132,7 @@ class OwnJournals:
         """The end of a turn: first the journal of the node, then those of queues."""
         journal = self.journal
         node = journal.node
-        must_sync = node.must_sync or len(node.left) > 0
+        must_sync = node.must_sync or len(node.books.left) > 0
         node.must_sync = False
         dirty = [own for own in self.by_name.values() if len(own.its.log)]
         for own in dirty:
@@ -145,7 +145,7 @@ class OwnJournals:
             is_kept = journal.writer.append(node.take_log(), waits)
         for own in dirty:
             is_kept = own.append(must_sync) and is_kept
-        if node.left and is_kept:
+        if node.books.left and is_kept:
             books.leave(node)  # where these jobs have gone to is on the disk, and nothing has left yet
             node.must_sync = True
             return self.commit()

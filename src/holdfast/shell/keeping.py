@@ -55,9 +55,8 @@ class Keeping:
             raise SettingsError("history needs a folder: give the node a --dir, or say history no")
         if self.settings.keeps_journal():
             await self.load_journal()
-        self.switch_history()
-        if self.config.is_on("history") and self.history is None:
-            raise SettingsError(f"history cannot be written to {self.settings.dir}; the log says why")
+        if self.config.is_on("history"):
+            self.begin_history()
 
     async def load_journal(self) -> None:
         if self.is_loading_once:
@@ -127,19 +126,25 @@ class Keeping:
             self.history.max_bytes = self.config.number("history-max-bytes")
             self.history.days = self.config.number("history-days")
 
+    def begin_history(self) -> None:
+        assert self.settings.dir is not None
+        self.history = History(self.node, self.settings.dir)
+        self.apply_settings()
+        try:
+            self.history.open()
+        except JournalError as error:
+            self.history = None
+            raise SettingsError(str(error)) from None
+        self.telling.begin(self.history)
+
     def switch_history(self) -> None:
-        """CONFIG SET history, and at the start."""
+        """CONFIG SET history."""
         is_on = self.config.is_on("history") and self.settings.dir is not None
         if is_on and self.history is None:
-            assert self.settings.dir is not None
-            self.history = History(self.node, self.settings.dir)
-            self.apply_settings()
             try:
-                self.history.open()
-                self.telling.begin(self.history)
+                self.begin_history()
                 log.info("history is on")
-            except JournalError as error:
-                self.history = None
+            except SettingsError as error:
                 self.config.set("history", "no")
                 log.error("history stays off: %s", error)
         elif not is_on and self.history is not None:

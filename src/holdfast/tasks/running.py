@@ -133,7 +133,7 @@ def run_sync(app: App, job: RunningJob, call: Callable[[RunningJob], Any] | None
     """Run a plain function. `call` runs it elsewhere (in a child process)."""
     task = job.task
     assert task is not None
-    _current.set(job)
+    here = _current.set(job)
     try:
         if app.middleware:
             for each in app.middleware:
@@ -144,6 +144,8 @@ def run_sync(app: App, job: RunningJob, call: Callable[[RunningJob], Any] | None
         outcome = Outcome("done", result_of(app, task, value))
     except BaseException as error:
         outcome = of_exception(error)
+    finally:
+        _current.reset(here)
     return after(app, job, outcome)
 
 
@@ -151,7 +153,7 @@ async def run_async(app: App, job: RunningJob) -> Outcome:
     """Run an async function in this task. Cancelling it is how it is stopped: see `Slot` in the worker."""
     task = job.task
     assert task is not None
-    _current.set(job)
+    here = _current.set(job)
     try:
         if app.middleware:
             for each in app.middleware:
@@ -167,6 +169,8 @@ async def run_async(app: App, job: RunningJob) -> Outcome:
         outcome = of_exception(Cancelled())
     except BaseException as error:
         outcome = of_exception(error)
+    finally:
+        _current.reset(here)
     return after(app, job, outcome)
 
 

@@ -11,9 +11,15 @@ Values are plain JSON, so a history of real processes (JSONL, one line per entry
 same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
-    add      queue body replicate retry ttl delay async timeout         id
-    get      queues                                                     jobs: [{id queue body nacks deliveries}]
-    ack fastack nack enqueue dequeue working deljob   ids               count
+    add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
+             attempts backoff; group skips; unique until window ondup
+    get      queues lease                                               jobs: [{id queue body nacks deliveries
+                                                                               token attempt}]
+    ack      ids token result                                           count
+    nack release reject keepalive   ids token ms                        count, or words
+    fastack enqueue dequeue working deljob retry bury call-off   ids    count, or reply
+    wait     about                                                      ends: [[id, word, result]]
+    dead                                                                rows: [[id, queue, cause, failures]]
     pause    queue words                                                state
     qflush   queue                                                      count
 
@@ -28,6 +34,8 @@ Marks, by the process `nemesis` or `watch`:
                before it is collected: losses up to here are made good
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
+    told       event job                                   a record of `node`'s own history
+    merged     id into                                     two unique jobs, added on two sides of a cut, became one
     end
 """
 from __future__ import annotations

@@ -51,7 +51,7 @@ REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
 HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
-WILLQUEUE: Final = 20  # id, holders mask
+WILLQUEUE: Final = 20  # id, holders mask, claims u8
 STATE: Final = 21  # id, state u8, ms i64
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64
@@ -78,6 +78,30 @@ ENDED: Final = 64  # id, word u8, has-result u8, result
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8
+
+# Homes (core/takeover.py).
+SLOTS: Final = 100  # count u16, then per slot: slot u16, epoch u32, owner's index u8
+SLOTASK: Final = 101  # number i64, count u16, then per slot: slot u16, epoch u32
+SLOTGAVE: Final = 102  # number i64, count u16, slots that are not given u16 each
+HANDOVER: Final = 103  # count u16, then per slot: slot u16, epoch u32
+HOMED: Final = 104  # state u8, ms i64, job
+KEYTAKEN: Final = 105  # id, ms i64, key (core/unique.py)
+MERGED: Final = 106  # id, id
+# Commands passed on to a home (core/forward.py).
+ADD: Final = 110  # number i64, hops u8, what was asked for
+ADDED: Final = 111  # number i64, reply
+NOTHOME: Final = 112  # number i64
+RUN: Final = 113  # number i64, count u16, words
+RAN: Final = 114  # number i64, reply
+# Hand-outs at another node (core/remote.py).
+LEND: Final = 120  # number i64, token, job
+BORROWED: Final = 121  # number i64, lease ms i64, worker, address
+RETURNED: Final = 122  # number i64
+
+# Batches (core/batches.py).
+BATCHBIT: Final = 130  # id, index u32, cause u8, name
+BATCHGOT: Final = 131  # id
+BATCHSTATE: Final = 132  # everything known of a batch
 
 
 class BadFrame(Exception):

@@ -47,16 +47,16 @@ class Fetcher(threading.Thread):
         self._hands = hands
         self._lease_s = lease_s
         self._on_jobs = on_jobs
-        self._is_stopped = threading.Event()
+        self._ending = threading.Event()
 
     def stop(self) -> None:
         """Fetch no more. The GETJOB that is under way ends by itself; `join` waits for that."""
-        self._is_stopped.set()
+        self._ending.set()
         self._hands.room.set()
 
     def run(self) -> None:
         pause = PAUSE_S
-        while not self._is_stopped.is_set():
+        while not self._ending.is_set():
             count = self._hands.wanted()
             if count <= 0:
                 self._wait_for_room()
@@ -68,7 +68,7 @@ class Fetcher(threading.Thread):
                 return
             except Error as error:
                 self._complain(error)
-                self._is_stopped.wait(pause * random.uniform(0.5, 1.0))
+                self._ending.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(PAUSE_S_MAX, pause * 2)
 
     def _fetch(self, count: int) -> None:

@@ -28,7 +28,7 @@ from holdfast.tasks.app import App
 from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob, prepare
 
-from .fetching import Fetcher
+from .fetching import WAIT_S, Fetcher
 from .hands import Hands
 from .health import HealthFile, HealthPort
 from .slots import LoopSlots, ThreadSlots
@@ -226,10 +226,10 @@ class Worker:
         log.info("worker %s: stopping, %d jobs in hand", self.name, len(hands.jobs))
         end = time.monotonic() + self.options.shutdown_s
         fetcher.stop()
-        for job in hands.all_waiting():
-            teller.tell(job, Outcome("released"))
-        await asyncio.to_thread(fetcher.join, self.options.shutdown_s)
-        for job in hands.all_waiting():  # What the last GETJOB brought.
+        waiting = hands.all_waiting()
+        # Before anything is given back: a GETJOB of ours that still waits at the node would get it again.
+        await asyncio.to_thread(fetcher.join, WAIT_S + ANSWER_S)
+        for job in [*waiting, *hands.all_waiting()]:
             teller.tell(job, Outcome("released"))
         while hands.jobs and time.monotonic() < end and not self._hurry:
             await asyncio.sleep(0.02)

@@ -59,7 +59,7 @@ class Teller(threading.Thread):
         self._queue = queue
         self._hands = hands
         self._lease_s = lease_s
-        self._name = name
+        self._worker = name
         self._facts = facts
         self._on_stop = on_stop
         self._on_tick = on_tick
@@ -212,7 +212,7 @@ class Teller(threading.Thread):
                 self._on_stop(job)
 
     def _beat(self) -> None:
-        ask = admin.beat(self._name, BEAT_TTL_S, self._facts())
+        ask = admin.beat(self._worker, BEAT_TTL_S, self._facts())
         try:
             ask.answer(self._queue.channel.call(ask.argv))
         except BadRequest as error:

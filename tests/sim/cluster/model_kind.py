@@ -23,6 +23,9 @@ class ModelKind:
     def walk(self, machine: Any) -> None:
         return None
 
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        return []
+
     def make_room(self, machine: Any) -> None:
         return None
 
@@ -44,6 +47,9 @@ class ModelKind:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {}
 
     def mentions(self, data: bytes, job: str) -> bool:
         return job.encode() in data

@@ -148,8 +148,13 @@ class Model:
     def execute(self, session, argv):
         if session.blocked != NOTHING:
             return False
-        self.out += getattr(self, "cmd_" + argv[0].decode().lower())(session, [a.decode() for a in argv[1:]])
+        command = getattr(self, "cmd_" + argv[0].decode().lower(), self.cmd_unknown)
+        self.out += command(session, [a.decode() for a in argv[1:]])
         return True
+
+    def cmd_unknown(self, session, a):
+        """It knows plain jobs only."""
+        return b"-ERR unknown command\r\n"
 
     def cmd_cluster(self, session, a):
         if a[0] == "MEET":
@@ -215,7 +220,7 @@ class Model:
         return b""
 
     def cmd_ackjob(self, session, a):
-        for id in a:
+        for id in a[:1] if "RESULT" in a else a:
             j = self.jobs.get(id)
             if j is None and int(id[42:46], 16) & 1:
                 j = self.jobs[id] = Job(id, "", "", 0, 1000, self.now + 600_000, 0, ACKED)

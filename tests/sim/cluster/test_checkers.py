@@ -266,3 +266,40 @@ def test_a_history_survives_jsonl() -> None:
     again = History.from_jsonl(story.history.to_jsonl().splitlines())
     assert again.ops == story.history.ops
     assert again.sha256() == story.history.sha256()
+
+
+def told(story: Story, t: int, event: str, body: str, node: str = "A") -> None:
+    story.history.mark(t, "watch", node, "told", event=event, job=f"id-{body}")
+
+
+def test_a_history_that_agrees_with_what_clients_saw() -> None:
+    story = Story()
+    story.add(0, "x")
+    told(story, 1, "added", "x")
+    story.get(100, "x")
+    told(story, 100, "handed-out", "x")
+    story.about(200, "ack", "x")
+    told(story, 201, "acked", "x")
+    assert story.classes() == set()
+
+
+def test_a_history_in_which_something_is_missing() -> None:
+    for missing in ("added", "handed-out", "acked"):
+        story = Story()
+        story.add(0, "x")
+        story.get(100, "x")
+        story.about(200, "ack", "x")
+        for t, event in ((1, "added"), (100, "handed-out"), (201, "acked")):
+            told(story, t if event != missing else t + 7, event, "x", "A")
+        assert story.classes() == {f"untold-{missing}"}
+
+
+def test_a_history_that_says_what_did_not_happen() -> None:
+    story = Story()
+    story.add(0, "x")
+    told(story, 1, "added", "x")
+    told(story, 5, "added", "x")
+    told(story, 9, "acked", "x")
+    story.get(100, "x")
+    told(story, 100, "handed-out", "x")
+    assert story.classes() == {"told-twice", "told-and-untrue"}

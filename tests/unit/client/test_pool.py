@@ -332,3 +332,72 @@ def test_what_only_looks_at_a_connection_is_sent(stub: Stub) -> None:
     for words in (["HELLO"], ["CLIENT", "ID"], ["CLIENT"], ["CLIENT", "LIST"]):
         assert pool.call(words) == b"OK"
     pool.close()
+
+
+def test_an_interrupted_caller_does_not_leave_others_waiting(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C hits the thread that reads for all. Where it was in the stream nobody knows: the others are told so, the
+    next call makes a new connection."""
+    stub.answer = lambda argv: b"+OK\r\n" if argv[0] in (b"PING", b"HELLO") else SILENCE
+    pool = Pool([Target(port=stub.port)])
+    pool.call(["PING"])
+    (line,) = pool._lines.values()
+    raised: list[BaseException] = []
+
+    def ask(words: list[str]) -> None:
+        try:
+            pool.call(words)
+        except BaseException as error:
+            raised.append(error)
+
+    first = threading.Thread(target=ask, args=(["SHOW", "reads"],))
+    first.start()
+    stub.wait_for(lambda s: s.names().count(b"SHOW") == 1)
+    while not (readers := [ticket for ticket in line._line if ticket.is_reader]):
+        pass
+    (reader,) = readers
+    second = threading.Thread(target=ask, args=(["SHOW", "waits"],))
+    second.start()
+    stub.wait_for(lambda s: s.names().count(b"SHOW") == 2)
+    line._leave(reader, False)
+    for thread in (first, second):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert [type(each) for each in raised] == [errors.ConnectionLost] * 2
+    assert pool.call(["PING"]) == b"OK"
+    pool.close()
+
+
+def test_a_thousand_calls_of_many_threads_each_get_their_own_answer(stub: Stub) -> None:
+    stub.answer = lambda argv: b"+%b\r\n" % argv[-1]
+    pool = Pool([Target(port=stub.port)])
+    wrong: list[object] = []
+
+    def ask(name: int) -> None:
+        for number in range(50):
+            words = [["SHOW", f"{name}-{number}-{i}"] for i in range(name % 3 + 1)]
+            answers = pool.call_many(words) if len(words) > 1 else [pool.call(words[0])]
+            if answers != [each[1].encode() for each in words]:
+                wrong.append((words, answers))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert not wrong and stub.connections == 1
+    pool.close()
+
+
+def test_an_answer_that_never_comes_is_unknown_and_names_its_jobs(stub: Stub) -> None:
+    from holdfast.client.queue import Queue
+
+    stub.answer = lambda argv: b"+OK\r\n" if argv[0] == b"PING" else SILENCE
+    with Queue(Pool([Target(port=stub.port, answer_timeout=0.2)])) as queue:
+        with pytest.raises(errors.NoAnswer) as caught:
+            queue.done("ID1", "ID2")
+        assert caught.value.jobs == ("ID1", "ID2")
+        assert stub.names() == [b"ACKJOB"]
+        with pytest.raises(errors.NoAnswer):
+            queue.show("ID1")
+        assert stub.names().count(b"SHOW") == 2  # a question may be asked again

@@ -95,7 +95,7 @@ def test_back_to_the_journal_of_the_node(tmp_path: Path) -> None:
     life.add("kept", "RETRY", "0")
     life.add("delayed", "DELAY", "100")
     shared(life)
-    assert folders(tmp_path) == [] and not life.node.books
+    assert folders(tmp_path) == [] and not life.node.books.by_name
     assert life.do("ACKJOB", jid) == b":1\r\n"
     life.kill()
     life = Life(tmp_path, policy="no", now=LATER)

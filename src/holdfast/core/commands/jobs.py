@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from holdfast.core import (
     acks,
+    batches,
     errors,
     federate,
     history,
@@ -16,6 +17,7 @@ from holdfast.core import (
     peers,
     queues,
     records,
+    remote,
     replicate,
     requeue,
     results,
@@ -254,10 +256,11 @@ def ackjob(node: Node, session: Session, argv: list[bytes]) -> None:
     check_ids(argv)
     count: i64 = 0
     for i in range(1, len(argv)):
-        job = node.find(argv[i])
+        jid = node.merged.get(argv[i], argv[i]) if node.merged else argv[i]
+        job = node.find(jid)
         if job is None:
-            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, argv[i]):
-                history.acked_unknown(node, argv[i], session)
+            if (len(node.peers) > 1 or node.is_joining) and acks.ack_unknown(node, jid):
+                history.acked_unknown(node, jid, session)
         elif job.state != ACKED:
             history.acked(node, job, session)
             node.end(job)
@@ -294,6 +297,7 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
             if not replicate.abandon(node, job):
                 history.deleted(node, job, b"deleted")
                 results.tell_end(node, job, results.DELETED)
+                batches.tell_once(node, job, acks.DELETED)
                 acks.forget(node, job)
             count += 1
     write_int(node.out, count)
@@ -334,6 +338,9 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
     """
     check_ids(argv)
     job = node.find(argv[1])
+    if node.borrowed and remote.pass_on(node, argv[1], argv):
+        write_int(node.out, node.borrowed[argv[1]].retry)
+        return
     if job is None:
         raise BadRequest(errors.NO_JOB)
     retry = i64(job.retry)

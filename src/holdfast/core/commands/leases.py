@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import cancel, errors, tokens
+from holdfast.core import cancel, errors, remote, tokens
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import is_id
 from holdfast.core.limits import DURATION_S_MAX, ERROR_BYTES_MAX, LEASES_AT_ONCE, PROGRESS_BYTES_MAX, RESULT_BYTES_MAX
@@ -76,6 +76,8 @@ def give_back(node: Node, session: Session, argv: list[bytes], what: i64) -> Non
         deed.session = session
         if deed.token:
             tokens.do(node, session, deed)
+        elif node.borrowed and remote.pass_on(node, deed.jid, argv):
+            write_int(node.out, 1)
         else:
             write_int(node.out, back_without_token(node, deed))
         return
@@ -84,7 +86,10 @@ def give_back(node: Node, session: Session, argv: list[bytes], what: i64) -> Non
     for i in range(1, len(argv)):
         deed = Deed(what, argv[i], b"")
         deed.session = session
-        count += back_without_token(node, deed)
+        if node.borrowed and remote.pass_on(node, argv[i], [argv[0], argv[i]]):
+            count += 1
+        else:
+            count += back_without_token(node, deed)
     write_int(node.out, count)
 
 

@@ -31,10 +31,6 @@ from holdfast.core.parse import at_least, integer, seconds, value_of
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-# What to do with a job whose unique key is taken.
-EXISTING: Final = 0
-REPLACE: Final = 1
-REJECT: Final = 2
 ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
 
 
@@ -179,7 +175,7 @@ class AddOptions:
             if self.delay > DURATION_S_MAX:
                 raise BadRequest(errors.AT_RANGE)
         if self.retry < 0:
-            self.retry = min(RETRY_S_DEFAULT_MAX, max(1, self.ttl // 10))
+            self.retry = default_retry(self.ttl)
 
     def settle_copies(self, node: Node) -> None:
         """How many copies there will be depends on who is there."""
@@ -221,6 +217,10 @@ class AddOptions:
 
 
 ALL_NODES: Final = -1
+
+
+def default_retry(ttl: i64) -> i64:
+    return min(RETRY_S_DEFAULT_MAX, max(1, ttl // 10))
 
 
 def read_replicate(text: bytes) -> i64:

@@ -47,7 +47,7 @@ def show(node: Node, session: Session, argv: list[bytes]) -> None:
     far the worker says it is.
     """
     check_ids(argv)
-    job = node.find(argv[1])
+    job = node.find(node.merged.get(argv[1], argv[1]))
     if job is None:
         write_null(node.out, session)
     else:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.commands import (
+    batches,
+    claims,
     clients,
     cluster,
     diagnose,
@@ -93,10 +95,16 @@ COMMANDS: Final = [
     Command("MOVE", 3, "w", JOBS, "id queue", "Put a job that waits into another queue.", fates.move),
     Command("WORKER", -2, "w", JOBS, "BEAT name seconds [field value ...] | LIST", "Say who works, and ask.",
             fates.worker),
+    Command("CLAIM", -3, "w", JOBS,
+            "OPEN group | TAKE group epoch seq COUNT n LEASEMS ms FROM queue [queue ...] | READ group claim from to | "
+            "RENEW group epoch ms | COMMIT group epoch claim [claim ...] | INFO group",
+            "Batches of jobs for pipelines.", claims.claim),
     Command("WORKING", 2, "w", JOBS, "id", "Put off the next delivery of a job.", jobs.working),
     Command("ENQUEUE", -1, "w", JOBS, "id [id ...]", "Queue jobs that are not queued.", jobs.enqueue),
     Command("DEQUEUE", -1, "w", JOBS, "id [id ...]", "Take jobs out of their queue.", jobs.dequeue),
     Command("DELJOB", -1, "w", JOBS, "id [id ...]", "Delete jobs from this node.", jobs.deljob),
+    Command("BATCH", -2, "w", JOBS, "CLOSE name count [THEN queue body [options of ADDJOB]] | GET name | LIST",
+            "Jobs that belong together, and what is to be done when all are over.", batches.batch),
     Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", show.show),
     Command("JSCAN", -1, "r", JOBS,
             "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [TENANT name] [DOMAIN name] [GROUP name] "

@@ -50,7 +50,9 @@ class HoldfastSource(DataSource):
             from .browse import SCHEMA
 
             return SCHEMA
-        raise BadOption("jobs can only be read as a stream of claims, which this version cannot do yet")
+        from .jobs import SCHEMA as JOBS
+
+        return JOBS
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = self.kind()
@@ -70,7 +72,11 @@ class HoldfastSource(DataSource):
             from .events import EventsStreamReader
 
             return EventsStreamReader(self.options)
-        raise BadOption(f"{kind} is no stream: use spark.read, or .load('events')")
+        if kind == "jobs":
+            from .jobs import JobsStreamReader
+
+            return JobsStreamReader(self.options)
+        raise BadOption("browse is no stream: use spark.read, or .load('jobs')")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from holdfast.pipeline.sinks.writer import BatchWriter

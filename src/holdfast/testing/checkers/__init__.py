@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from holdfast.testing.checkers import acks, counters, honest, leases, loss, once, pause, times
+from holdfast.testing.checkers import acks, counters, fates, honest, keys, leases, loss, once, pause, times, told
 from holdfast.testing.checkers.facts import Facts, Violation
 from holdfast.testing.history import WATCH, History
 
@@ -44,6 +44,14 @@ CHECKERS: Final[list[Checker]] = [
     honest.no_ghosts,
     pause.pause_holds,
     counters.counters_grow,
+    fates.stale_tokens_do_nothing,
+    fates.dead_stay_dead,
+    fates.attempts_are_kept,
+    fates.results_are_true,
+    told.history_agrees,
+    keys.unique_is_kept,
+    keys.groups_are_kept,
+    keys.one_at_a_time,
     seen,
 ]
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
 
-ENDINGS: Final = frozenset(["ack", "fastack", "deljob"])
-PUSHES: Final = frozenset(["nack", "enqueue"])  # an operator or a consumer wants it delivered again
+ENDINGS: Final = frozenset(["ack", "fastack", "deljob", "bury", "call-off"])
+PUSHES: Final = frozenset(["nack", "enqueue", "release", "retry"])  # somebody wants it delivered again
 
 
 class Violation(NamedTuple):
@@ -33,6 +33,8 @@ class Delivery(NamedTuple):
     queue: str
     nacks: int | None  # None: the client did not ask for counters
     deliveries: int | None
+    token: str = ""  # empty: the client did not ask for one
+    lease_ms: int = 0  # 0: the retry time
 
 
 class Told(NamedTuple):
@@ -44,6 +46,10 @@ class Told(NamedTuple):
     is_ok: bool
     node: str
     process: str
+    token: str = ""
+    ms: int = 0
+    result: str | None = None
+    changed: int = 0  # how many it was done with, by the answer
 
 
 class JobFacts:
@@ -79,6 +85,17 @@ class JobFacts:
         return int(self.add["delay"]) * 1000
 
     @property
+    def group(self) -> tuple[str, str] | None:
+        group: str = self.add.get("group", "")
+        return (self.add["queue"], group) if group else None
+
+    @property
+    def key(self) -> tuple[str, str, str] | None:
+        """Its unique key."""
+        unique: str = self.add.get("unique", "")
+        return (self.add["queue"], self.add.get("group", ""), unique) if unique else None
+
+    @property
     def copies(self) -> int:
         """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
         return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
@@ -99,16 +116,26 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
+        self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
+        self.ends: list[tuple[Op, str, str, str | None]] = []  # what WAITJOB said: id, word, result
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
         self.restarts: list[tuple[int, str]] = []
         self.restored: list[tuple[int, int]] = []  # when, and as of when
         self.faults: list[tuple[int, int, str]] = []  # begin, end, kind
+        self.merged: dict[str, str] = {}
         self.calm_from: list[int] = []  # calm periods: begin and end, in order
         self.calm_to: list[int] = []
         self.heal: int | None = None
         self.end = history.ops[-1].t if history.ops else 0
         self.read(history)
+        self.by_group: dict[tuple[str, str], list[JobFacts]] = {}
+        self.by_key: dict[tuple[str, str, str], list[JobFacts]] = {}
+        for job in self.jobs.values():
+            if job.group is not None:
+                self.by_group.setdefault(job.group, []).append(job)
+            if job.key is not None:
+                self.by_key.setdefault(job.key, []).append(job)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -125,7 +152,12 @@ class Facts:
             elif op.f == "add":
                 self.read_added(invoked[op.number], op)
             elif op.f == "get" and op.type == OK:
-                self.read_handed_out(op)
+                self.read_handed_out(op, int(invoked[op.number].value.get("lease", 0)))
+            elif op.f == "dead" and op.type == OK:
+                for id, _, cause, failures in op.value["rows"]:
+                    self.dead[id] = (op.t, cause, failures)
+            elif op.f == "wait" and op.type == OK:
+                self.ends += [(op, id, word, result) for id, word, result in op.value["ends"]]
         for begin, kind in running.values():
             self.faults.append((begin, self.end, kind))
         if len(self.calm_to) < len(self.calm_from):
@@ -142,6 +174,8 @@ class Facts:
             self.restarts.append((op.t, op.node))
         elif op.f == "restored":
             self.restored.append((op.t, value["since"]))
+        elif op.f == "merged":
+            self.merged[value["id"]] = value["into"]
         elif op.f == "heal":
             self.heal = op.t
         elif op.f == "calm":
@@ -160,7 +194,9 @@ class Facts:
         job = self.jobs[asked.value["body"]]
         job.done = op.t
         job.outcome = op.type
-        if op.type == OK:
+        if op.type == OK and op.value.get("dup") == "existing":
+            job.outcome = "existing"  # there is no such job: its key was taken
+        elif op.type == OK:
             self.know(job, op.value["id"])
         elif op.type == FAIL:
             job.error = op.value["error"]
@@ -170,10 +206,11 @@ class Facts:
             job.ids.append(id)
         self.by_id.setdefault(id, job)
 
-    def read_handed_out(self, op: Op) -> None:
+    def read_handed_out(self, op: Op, lease_ms: int) -> None:
         for each in op.value["jobs"]:
             delivery = Delivery(
-                op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries")
+                op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries"),
+                each.get("token", ""), lease_ms,
             )
             job = self.jobs.get(each["body"])
             if job is None:
@@ -196,12 +233,23 @@ class Facts:
             is_answered = end is not None and end.type != "info"
             told = Told(
                 asked.f, asked.t, end.t if end is not None and is_answered else None,
-                end is not None and end.type == OK, asked.node, asked.process,
+                end is not None and end.type == OK, asked.node, asked.process, asked.value.get("token", ""),
+                int(asked.value.get("ms", 0)), asked.value.get("result"),
+                int(end.value.get("count", 0)) if end is not None and end.type == OK else 0,
             )
             for id in asked.value["ids"]:
                 known = self.by_id.get(id)
                 if known is not None:
                     known.told.append(told)
+
+    def was_replaced(self, job: JobFacts) -> bool:
+        """Whether another job with its unique key may have taken its place, or was the same job."""
+        if job.key is None:
+            return False
+        return any(id in self.merged for id in job.ids) or any(
+            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other.invoked >= job.invoked
+            and other is not job for other in self.by_key.get(job.key, [])
+        )
 
     # -- questions -----------------------------------------------------------------------------------------
 

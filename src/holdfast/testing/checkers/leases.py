@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from holdfast.testing.checkers.facts import PUSHES, Facts, Violation
+from holdfast.testing.checkers.facts import PUSHES, Delivery, Facts, JobFacts, Violation
 
 PROCESS_FAULTS: Final = frozenset(["kill", "power", "crash", "rolling", "blackout", "jump"])
 """What does not keep nodes that are up from hearing each other."""
@@ -22,17 +22,30 @@ def leases_are_kept(facts: Facts) -> list[Violation]:
     for job in facts.jobs.values():
         if job.retry_ms == 0 or len(job.deliveries) < 2 or job.outcome != "ok":
             continue
-        if any(told.f in PUSHES or told.f == "dequeue" for told in job.told):
+        if any(told.f in PUSHES or told.f in ("dequeue", "reject") for told in job.told):
             continue
         ordered = sorted(job.deliveries)
         for one, two in pairwise(ordered):
-            earliest = one.t + job.retry_ms - facts.drift_ms(job.retry_ms, one.t) - SLACK_MS
+            span = lease_of(job, one)
+            earliest = one.t + span - facts.drift_ms(span, one.t) - SLACK_MS
             if two.t < earliest and not disturbed(facts, job.invoked - facts.settle_ms, two.t):
                 found.append(Violation(
                     "lease", "lease-broken", job.name, two.t,
-                    f"handed out at {one.node} at {one.t} ms for {job.retry_ms} ms, and again at {two.node}",
+                    f"handed out at {one.node} at {one.t} ms for {span} ms, and again at {two.node}",
                 ))
     return found
+
+
+def lease_of(job: JobFacts, delivery: Delivery) -> int:
+    """How long the consumer had the job for: as it asked, or was told when it said that it is at work.
+
+    A longer time than the job's own counts only if the node lives to say so: others are told, but once.
+    """
+    span = delivery.lease_ms or job.retry_ms
+    for told in job.told:
+        if told.f == "keepalive" and told.token == delivery.token and told.done is not None and told.is_ok:
+            span = told.invoked - delivery.t + min(told.ms, job.retry_ms)
+    return span
 
 
 def disturbed(facts: Facts, since: int, until: int) -> bool:

@@ -125,13 +125,22 @@ def text(value: Any) -> str:
 def meaning(f: str, reply: Any) -> tuple[str, Value]:
     """What a reply says, in the words of the history."""
     if isinstance(reply, Exception):
-        return FAIL, {"error": str(reply)}
+        return INFO if str(reply).startswith("UNKNOWN") else FAIL, {"error": str(reply)}
+    if f == "add" and isinstance(reply, list):
+        return OK, {"id": text(reply[0]), "dup": text(reply[1])}
     if f == "add":
         return OK, {"id": text(reply)}
     if f == "get":
         return OK, {"jobs": [handed_out(each) for each in reply or []]}
     if f == "pause":
         return OK, {"state": text(reply)}
+    if f == "wait":
+        return OK, {"ends": [plain(each) for each in reply]}
+    if f == "dead":
+        return OK, {"rows": [[text(row[0]), text(row[1]), text(row[2]), row[4]] for row in reply[1]]}
+    if f == "keepalive":
+        word = text(reply[0])
+        return OK if word in ("ok", "cancelled") else FAIL, {"words": [text(each) for each in reply], "error": word}
     if isinstance(reply, int):
         return OK, {"count": reply}
     return OK, {"reply": plain(reply)}
@@ -139,8 +148,13 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
 
 def handed_out(each: list[Any]) -> Value:
     job: Value = {"id": text(each[1]), "queue": text(each[0]), "body": text(each[2]).rstrip(PADDING)}
-    if len(each) > 3:
-        job["nacks"], job["deliveries"] = each[4], each[6]
+    if not isinstance(each[-2], bytes):
+        return job  # of a claim
+    said = {text(each[i]): each[i + 1] for i in range(3, len(each), 2)}
+    if "nacks" in said:
+        job["nacks"], job["deliveries"] = said["nacks"], said["additional-deliveries"]
+    if "token" in said:
+        job["token"], job["attempt"] = text(said["token"]), said["attempt"]
     return job
 
 

@@ -23,6 +23,8 @@ from holdfast.testing.checkers.whitebox import uncollected
 from holdfast.testing.history import OK, Value
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.faults import Fault
+from holdfast.testing.sim.plan import Add
+from holdfast.testing.sim.workload import key_values, key_words, words_of
 from holdfast.testing.sim.world import SETTLE_MS, World
 
 SETTLE_MS_MAX: Final = 120_000
@@ -65,13 +67,13 @@ class Cluster(World):
 
     def add_job(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0, backoff_s: int = 0,
     ) -> str:
         """Add a job; returns its id. `holders` says which nodes get the copies, the adding one included; with
         replicate=0 how many is left to the node."""
         id, value = self.try_add(
             at=at, replicate=replicate, retry_s=retry_s, ttl_s=ttl_s, delay_s=delay_s, queue=queue,
-            holders=holders, timeout_ms=timeout_ms,
+            holders=holders, timeout_ms=timeout_ms, attempts=attempts, backoff_s=backoff_s,
         )
         assert id, f"ADDJOB at {at} was not accepted: {value}"
         return id
@@ -86,31 +88,50 @@ class Cluster(World):
         self.run_until(self.now)
         return adding.id, adding.ended[0][1]
 
+    def add_keyed(
+        self, *, at: str, group: str = "", skips: bool = False, unique: str = "", window_s: int = 0, ondup: str = "",
+        **options: Any,
+    ) -> tuple[str, str]:
+        """Add a job with keys; returns its id and what became of its unique key, or nothing and the error."""
+        keys = Add(0, 0, group=group, skips=skips, unique=unique, window_s=window_s, ondup=ondup)
+        id, value = self.try_add(at=at, keys=keys, **options)
+        return id, str(value.get("dup", value.get("error", "")))
+
     def begin_add(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
-        queue: str = "q", holders: str = "", timeout_ms: int = 2_000,
+        queue: str = "q", holders: str = "", timeout_ms: int = 2_000, keys: Add | None = None, home: str = "",
+        attempts: int = 0, backoff_s: int = 0,
     ) -> Adding:
         """Send an ADDJOB and do not wait; the producer stays connected."""
         host = self.hosts[at]
         assert host.node is not None, f"{at} is down"
-        if holders:
-            self.kind.force_holders(host.node, [self.hosts[name].node_id for name in holders if name != at])
+        decider = self.hosts[home or at]  # of where the copies go
+        if holders and decider.node is not None:
+            others = [self.hosts[name].node_id for name in holders if name != decider.name]
+            self.kind.force_holders(decider.node, others)
         self.asked += 1
         body = f"job{self.asked}"
         words = ["ADDJOB", queue, body, str(timeout_ms), "RETRY", str(retry_s), "TTL", str(ttl_s),
                  "DELAY", str(delay_s)]
         if replicate:
             words += ["REPLICATE", str(replicate)]
+        if attempts:
+            words += ["ATTEMPTS", str(attempts)]
+        if backoff_s:
+            words += ["BACKOFF", str(backoff_s)]
         value: Value = {
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
-            "delay": delay_s, "async": False, "timeout": timeout_ms,
+            "delay": delay_s, "async": False, "timeout": timeout_ms, "attempts": attempts, "backoff": 2 * backoff_s,
         }
+        if keys is not None:
+            words += key_words(keys)
+            value |= key_values(keys)
         adding = Adding(Client(self, f"s{self.asked}", host))
 
         def done(type: str, value: Value) -> None:
             adding.ended.append((type, value))
-            if holders and host.node is not None:
-                self.kind.force_holders(host.node, None)
+            if holders and decider.node is not None:
+                self.kind.force_holders(decider.node, None)
 
         adding.client.send("add", [word.encode() for word in words], value, done)
         self.run_until(self.now)
@@ -122,6 +143,34 @@ class Cluster(World):
         _, said = self.command(at, "get", [word.encode() for word in words], {"queues": [queue]}, timeout_ms + 2_000)
         jobs = said.get("jobs", [])
         return str(jobs[0]["id"]) if jobs else ""
+
+    def take(self, *, at: str, queue: str = "q", lease_ms: int = 0, timeout_ms: int = 3_000) -> tuple[str, str]:
+        """Fetch a job with its token; nothing if none came."""
+        words = ["GETJOB", "WITHMETA", "TIMEOUT", str(timeout_ms), *(["LEASEMS", str(lease_ms)] if lease_ms else [])]
+        argv = [word.encode() for word in [*words, "FROM", queue]]
+        _, said = self.command(at, "get", argv, {"queues": [queue], "lease": lease_ms}, timeout_ms + 2_000)
+        jobs = said.get("jobs", [])
+        return (str(jobs[0]["id"]), str(jobs[0]["token"])) if jobs else ("", "")
+
+    def under(self, f: str, job: str, token: str, *, at: str, ms: int = 0, result: str | None = None) -> str:
+        """Something a worker says of a job it has: the reply, or the error. `f` as in workload.COMMANDS."""
+        value: Value = {"ids": [job], "token": token, "ms": ms}
+        if result is not None:
+            value["result"] = result
+        type, said = self.command(at, f, [word.encode() for word in words_of(f, job, value)], value)
+        if type != OK:
+            return str(said["error"]).partition(" ")[0]
+        return str(said["words"][0] if "words" in said else said.get("count", said.get("reply")))
+
+    def list_dead(self, *, at: str) -> list[str]:
+        _, said = self.command(at, "dead", [b"DEAD", b"LIST"], {})
+        return [row[0] for row in said["rows"]]
+
+    def wait_for_end(self, job: str, *, at: str, timeout_ms: int = 1_000) -> tuple[str, str | None]:
+        """WAITJOB: the word and the result."""
+        argv = [b"WAITJOB", job.encode(), b"TIMEOUT", str(timeout_ms).encode()]
+        _, said = self.command(at, "wait", argv, {"about": [job]}, timeout_ms + 2_000)
+        return said["ends"][0][1], said["ends"][0][2]
 
     def wait_for_job(self, *, at: str, queue: str = "q", timeout_ms: int = 600_000) -> list[str]:
         """A consumer that waits in the background; what it gets appears in the list."""

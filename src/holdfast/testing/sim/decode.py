@@ -5,20 +5,22 @@ the real readers. Sets of nodes are bit masks in the numbering of the node that 
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from struct import unpack_from
 from typing import Final
 
+from holdfast.history import EVENTS
 from holdfast.wire.bus import REPL
 
 AFTER_ID: Final = ("GOTJOB", "HOLDERS", "REFUSED", "ENQUEUE", "WILLQUEUE", "STATE", "QUEUED", "WORKING", "SETACK",
-                   "GOTACK", "DELJOB")
+                   "GOTACK", "DELJOB", "FATE", "GOTFATE", "RESULT", "WATCH", "ENDED")
 AFTER_MOVE: Final = ("YOURJOB", "TAKEN", "NOTTAKEN", "MOVED")
 ID_BYTES: Final = 48
 
 WORDS: Final = {
     "GOTACK": ("holds", "not-yet", "only-ack", "no-idea"),
-    "SETACK": ("done", "aborted", "flushed"),
+    "SETACK": ("done", "aborted", "flushed", "replaced", "merged", "cancelled", "deleted"),
     "DELJOB": ("collected", "fast"),
     "STATE": ("unknown", "queued", "leased", "delayed", "held", "idle"),
 }
@@ -48,6 +50,8 @@ def in_frame(data: bytes, job: str) -> str:
 
 
 def fields(name: str, data: bytes, at: int) -> str:
+    if name in ("FATE", "GOTFATE"):
+        return " " + ("tries", "waits", "dies", "lives", "unknown")[data[at]]
     if name == "HOLDERS":
         return f" version {data[at]} {unpack_from('<q', data, at + 1)[0]:b}"
     if name not in WORDS:
@@ -65,6 +69,16 @@ def fields(name: str, data: bytes, at: int) -> str:
 def in_record(data: bytes, job: str) -> str:
     names = (
         "ADD", "JOB", "HOLDERS", "ENDING", "GONE", "TOMB", "HANDOUT", "GAVE", "BACK", "TOOK", "COUNTS", "TAKEN",
-        "DOUBT",
+        "DOUBT", "FATE", "LEASE", "RESULT",
     )
     return numbers("holdfast.core.records", names).get(data[0], f"type {data[0]}")
+
+
+def in_tale(records: bytes) -> Iterator[tuple[str, str]]:
+    """The records of a batch of history: event and job."""
+    at = 0
+    while at < len(records):
+        size, event = unpack_from("<IB", records, at)
+        creator, seq, rnd, minutes = unpack_from("<IQQH", records, at + 16)
+        yield EVENTS[event], f"DI{creator:08x}{seq:016x}{rnd:016x}{minutes:04x}SQ"
+        at += size

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.core.limits import NEVER
 from holdfast.core.session import Session
 from holdfast.testing.checkers.whitebox import Copy
-from holdfast.testing.history import NEMESIS
+from holdfast.testing.history import NEMESIS, WATCH
 from holdfast.testing.sim.clock import Clock
 from holdfast.testing.sim.disk import NONE, CrashDisk
 from holdfast.testing.sim.machine import Birth, Machine, Peer, Walking
@@ -220,6 +220,8 @@ class Host:
             if cluster.rewrites:
                 self.rewrite_some(node)
             cluster.kind.make_room(node)
+        for event, job in cluster.kind.take_told(node):
+            cluster.history.mark(cluster.now, WATCH, self.name, "told", event=event, job=job)
         frames = node.frames
         if frames:
             links = self.links

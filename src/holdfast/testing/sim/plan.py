@@ -7,7 +7,7 @@ A plan survives JSON, so a shrunk one can be kept beside the bug it shows.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from holdfast.testing.sim.faults import CALM, Fault, Faults
 
 FAULT_MS: Final = 30_000
 DRAIN_MS: Final = 32_000
+KEYED_DRAIN_MS: Final = 50_000
+"""Jobs of a group come one after the other, and each may have a lease that has to end first."""
 NAMES: Final = "ABCDEFGHIJ"
 
 
@@ -34,7 +36,15 @@ class Add:
     is_async: bool = False
     maxlen: int = 0
     size: int = 0  # bytes the body is filled up with
+    group: str = ""
+    skips: bool = False  # ONFAIL skip
+    unique: str = ""
+    until: str = ""  # started; otherwise done
+    window_s: int = 0
+    ondup: str = ""
     pipe: int = 0
+    attempts: int = 0  # 0: any number
+    backoff_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,10 @@ class Habits:
     lose_reply: float = 0.01  # the connection breaks just when the reply comes
     impatient: float = 0.1  # goes away while it waits
     work_ms: int = 700  # an ack takes up to this long
+    release: float = 0.0  # gives back without blame
+    reject: float = 0.0  # makes it dead
+    keepalive: float = 0.0  # asks for more time, and acks later; like the next two only where it has a token
+    result: float = 0.0  # of acks: with a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class Consumer:
     timeout_ms: int = 2_000
     think_ms: int = 500
     with_counters: bool = True
+    with_meta: bool = False  # asks for tokens, and uses them
+    lease_ms: int = 0  # asks for a time of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +139,31 @@ def draw(seed: int) -> Plan:
     names = NAMES[: dice.randint(3, 5)]
     queues = [f"q{i}" for i in range(dice.choice([1, 1, 2, 3]))]
     is_tight = dice.random() < 0.05  # little memory and large bodies
+    keys = Random(f"{seed}/keys/0")
+    has_keys = keys.random() < 0.4
+    is_rich = Random(f"{seed}/rich/0").random() < 0.5  # tokens, failures, results
+    faults = faults_of.draw(seed, names, FAULT_MS, losses_max=2)
+    if has_keys and keys.random() < 0.25:
+        faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
+    adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
+    adds = tuple(draw_keys(keys, add) for add in adds) if has_keys else adds
+    consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
     return Plan(
         seed=seed,
         names=names,
-        faults=faults_of.draw(seed, names, FAULT_MS, losses_max=2),
-        adds=draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0),
-        habits=draw_habits(Random(f"{seed}/habits/0")),
-        consumers=draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names)),
-        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names),
+        faults=faults,
+        adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
+        drain_ms=KEYED_DRAIN_MS if has_keys else DRAIN_MS,
+        habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
+        consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
+        errands=draw_errands(Random(f"{seed}/errands/0"), queues, names) + draw_fates(
+            Random(f"{seed}/fates/0"), is_rich, queues, names
+        ),
         settings=(
             ("cluster-node-timeout", str(dice.choice([2_000, 3_000, 5_000, 15_000]))),
             ("heal-after-ms", str(dice.choice([3_000, 8_000, 60_000]))),
             *draw_memory(Random(f"{seed}/memory/0"), is_tight),
+            *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
     )
 
@@ -176,6 +205,19 @@ def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]
     return tuple(sorted(adds, key=lambda add: add.at_ms))
 
 
+def draw_keys(dice: Random, add: Add) -> Add:
+    """The same job with a group, a unique key, both or none: few of each, so that jobs meet."""
+    kind = dice.random()
+    if kind < 0.5:
+        add = replace(add, group=f"g{dice.randint(0, 2)}", skips=dice.random() < 0.2)
+    if 0.4 < kind < 0.85:
+        add = replace(
+            add, unique=f"u{dice.randint(0, 3)}", until=dice.choice(["", "", "started"]),
+            window_s=dice.choice([0, 0, 3, 10]), ondup=dice.choice(["", "existing", "reject", "replace"]),
+        )
+    return add
+
+
 def draw_habits(dice: Random) -> Habits:
     if dice.random() < 0.2:
         return Habits(die=0, nack=0, fastack=0, late=0, lose_reply=0, impatient=0)
@@ -189,6 +231,48 @@ def draw_habits(dice: Random) -> Habits:
         lose_reply=dice.choice([0.0, 0.02]),
         impatient=dice.choice([0.0, 0.1, 0.3]),
         work_ms=dice.choice([20, 300, 900]),
+    )
+
+
+def with_rules(dice: Random, is_rich: bool, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+    """Some jobs have a bound on failures, or wait after one."""
+    if not is_rich:
+        return adds
+    return tuple(
+        replace(add, attempts=dice.choice([0, 0, 1, 2, 3]), backoff_s=dice.choice([0, 0, 1, 2])) if add.retry_s else add
+        for add in adds
+    )
+
+
+def with_tokens(dice: Random, is_rich: bool, habits: Habits) -> Habits:
+    if not is_rich:
+        return habits
+    return replace(
+        habits, release=dice.choice([0.0, 0.05, 0.1]), reject=dice.choice([0.0, 0.0, 0.05]),
+        keepalive=dice.choice([0.0, 0.1, 0.2]), result=dice.choice([0.0, 0.3, 0.8]),
+    )
+
+
+def with_leases(dice: Random, is_rich: bool, consumers: tuple[Consumer, ...]) -> tuple[Consumer, ...]:
+    if not is_rich:
+        return consumers
+    return tuple(
+        replace(each, with_meta=dice.random() < 0.7, lease_ms=dice.choice([0, 0, 500, 1_500, 6_000]))
+        for each in consumers
+    )
+
+
+FATES: Final = ("retry", "bury", "call-off", "wait", "wait", "explain", "priority", "list-dead", "keep-strange")
+
+
+def draw_fates(dice: Random, is_rich: bool, queues: list[str], names: str) -> tuple[Errand, ...]:
+    """Errands about what becomes of jobs; their numbers follow those of the others."""
+    if not is_rich:
+        return ()
+    return tuple(
+        Errand(100 + number, dice.randrange(FAULT_MS), dice.choice(FATES), dice.choice(names), dice.choice(queues),
+               dice.randint(200, 6_000))
+        for number in range(dice.randint(2, 12))
     )
 
 

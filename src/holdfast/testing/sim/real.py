@@ -5,14 +5,14 @@ from importlib import import_module
 from typing import Any
 
 from holdfast.core.node import Node
-from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
+from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, DEAD, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
-from holdfast.testing.sim.decode import in_frame, in_record
+from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
 from holdfast.testing.sim.store import Shelf, every_job
 
 FLAG_MOVING = 16
-STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED)
+STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED, "gone", DEAD)
 
 
 def state_of(job: Any) -> str:
@@ -25,7 +25,9 @@ class Real:
         node = make(
             birth.config(), birth.node_id, birth.random, birth.start_ms, incarnation=birth.incarnation
         )
+        node.peers[0].facts = self.facts(birth)  # as the server does
         node.is_recording = True
+        node.is_telling = node.config.is_on("history")
         node.overflow.least = node.overflow.body_min = 1
         node.overflow.near = 0
         node.overflow.begin(Shelf())
@@ -48,6 +50,11 @@ class Real:
         must: bool = machine.must_sync
         machine.must_sync = False
         return must
+
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        if not machine.is_telling:
+            return []
+        return [each for records, _ in machine.tale.take() for each in in_tale(records)]
 
     def make_room(self, machine: Any) -> None:
         if machine.overflow.is_due():
@@ -82,6 +89,9 @@ class Real:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return {jid.decode(): into.decode() for jid, into in machine.merged.items()}
 
     def mentions(self, data: bytes, job: str) -> bool:
         number = int(job[10:26], 16).to_bytes(8, "little")  # which is how most records name it

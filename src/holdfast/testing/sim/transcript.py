@@ -45,6 +45,9 @@ class Story:
     def id_of(self, facts: Any) -> bytes:
         return self.kind.id_of(facts)
 
+    def take_told(self, machine: Any) -> list[tuple[str, str]]:
+        return self.kind.take_told(machine.machine)
+
     def must_sync(self, machine: Any) -> bool:
         return self.kind.must_sync(machine.machine)
 
@@ -56,6 +59,9 @@ class Story:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return self.kind.counters(machine.machine)
+
+    def merged(self, machine: Any) -> dict[str, str]:
+        return self.kind.merged(machine.machine)
 
     def mentions(self, data: bytes, job: str) -> bool:
         return self.kind.mentions(data, job)

@@ -64,7 +64,7 @@ class Watcher:
                     self.wiped_t = op.t
             elif op.f == "add" and op.type == INVOKE:
                 self.lives[op.number] = op.t + 1_000 * int(op.value["ttl"])
-            elif op.f == "add" and op.type == OK:
+            elif op.f == "add" and op.type == OK and op.value.get("dup") != "existing":
                 self.added[op.value["id"]] = op.t
                 self.until[op.value["id"]] = self.lives[op.number]
             elif op.type == INVOKE:

@@ -30,11 +30,46 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         words += ["MAXLEN", str(add.maxlen)]
     if add.is_async:
         words.append("ASYNC")
+    if add.attempts:
+        words += ["ATTEMPTS", str(add.attempts)]
+    if add.backoff_s:
+        words += ["BACKOFF", f"{add.backoff_s}:{2 * add.backoff_s}"]
+    words += key_words(add)
     value: Value = {
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
-        "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms,
+        "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms, "attempts": add.attempts,
+        "backoff": 2 * add.backoff_s,
     }
+    value |= key_values(add)
     return [word.encode() for word in words], value
+
+
+def key_values(add: Add) -> Value:
+    """The same as the history tells it."""
+    value: Value = {}
+    if add.group:
+        value |= {"group": add.group, "skips": add.skips}
+    if add.unique:
+        value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
+    return value
+
+
+def key_words(add: Add) -> list[str]:
+    """Its group and its unique key; the reply is to say what became of that."""
+    words: list[str] = []
+    if add.group:
+        words += ["GROUP", add.group]
+    if add.skips:
+        words += ["ONFAIL", "skip"]
+    if add.unique:
+        words += ["UNIQUE", add.unique, "SAYDUP"]
+    if add.until:
+        words += ["UNTIL", add.until]
+    if add.window_s:
+        words += ["WINDOW", str(add.window_s)]
+    if add.ondup:
+        words += ["ONDUP", add.ondup]
+    return words
 
 
 LONGEST_WAY_MS: Final = 8_000
@@ -100,9 +135,37 @@ class Workload:
         elif errand.kind == "look":
             for words in (["QLEN", queue], ["QPEEK", queue, "3"], ["QSTAT", queue], ["INFO"], ["CLUSTER", "NODES"]):
                 cluster.tell(node, *words)
+        elif errand.kind in LOOKS:
+            self.look_at_fates(errand, dice)
         elif self.ids:
             f = "ack" if errand.kind == "cancel" else errand.kind
             self.one_shot("op", node, f, dice.choice(self.ids))
+
+    def look_at_fates(self, errand: Errand, dice: Random) -> None:
+        """Questions and changes that are about no single hand-out."""
+        node = errand.node
+        jobs = [dice.choice(self.ids) for _ in range(dice.randint(1, 3))] if self.ids else []
+        if errand.kind == "list-dead":
+            self.send("op", node, "dead", ["DEAD", "LIST", "COUNT", "1000"], {})
+        elif errand.kind == "wait" and jobs:
+            words = ["WAITJOB", *jobs, "TIMEOUT", str(errand.for_ms), dice.choice(["ANY", "ALL"])]
+            self.send("op", node, "wait", words, {"about": jobs})
+        elif errand.kind == "explain" and jobs:
+            self.cluster.tell(node, "EXPLAIN", jobs[0])
+        elif errand.kind == "priority" and jobs:
+            self.cluster.tell(node, "PRIORITY", jobs[0], str(dice.randrange(10)))
+        elif errand.kind == "keep-strange" and jobs:
+            token = f"{self.cluster.hosts[node].node_id[:8].decode()}.{dice.randrange(1 << 40):x}.1"
+            self.cluster.tell(node, "KEEPALIVE", "1000", jobs[0], token)
+
+    def send(self, process: str, node: str, f: str, words: list[str], value: Value) -> bool:
+        """A command over a connection of its own; False if there is nobody to send it to."""
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return False
+        client = Client(self.cluster, process, host)
+        client.send(f, [word.encode() for word in words], value, lambda *_: self.close_soon(client))
+        return True
 
     def pause(self, node: str, queue: str, words: list[str]) -> None:
         host = self.cluster.hosts[node]
@@ -115,15 +178,10 @@ class Workload:
     def close_soon(self, client: Client) -> None:
         self.cluster.push(self.cluster.now, Client.close, client)
 
-    def one_shot(self, process: str, node: str, f: str, id: str) -> bool:
+    def one_shot(self, process: str, node: str, f: str, id: str, more: Value | None = None) -> bool:
         """A command about a job over a connection of its own; False if there is nobody to send it to."""
-        host = self.cluster.hosts[node]
-        if host.node is None:
-            return False
-        client = Client(self.cluster, process, host)
-        argv = [COMMANDS[f], id.encode()]
-        client.send(f, argv, {"ids": [id]}, lambda *_: self.close_soon(client))
-        return True
+        value: Value = {"ids": [id], **(more or {})}
+        return self.send(process, node, f, words_of(f, id, value), value)
 
     # -- the second phase ----------------------------------------------------------------------------------
 
@@ -145,12 +203,42 @@ class Workload:
         for number, name in enumerate(self.cluster.names):
             consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)
             Worker(self, consumer, home=name).start_later(1)
+        self.cluster.push(self.cluster.now + self.plan.drain_ms - LAST_LOOK_MS, self.list_dead, None)
 
+    def list_dead(self, _: None) -> None:
+        """Near the end: what is not delivered any more must be in this list, and what is in it must not be."""
+        self.send("op", self.cluster.names[0], "dead", ["DEAD", "LIST", "COUNT", "1000"], {})
+
+
+LAST_LOOK_MS: Final = 1_500
+
+LOOKS: Final = frozenset(["list-dead", "wait", "explain", "priority", "keep-strange"])
 
 COMMANDS: Final = {
-    "ack": b"ACKJOB", "fastack": b"FASTACK", "nack": b"NACK", "working": b"WORKING",
-    "enqueue": b"ENQUEUE", "dequeue": b"DEQUEUE", "deljob": b"DELJOB",
+    "ack": "ACKJOB", "fastack": "FASTACK", "nack": "NACK", "working": "WORKING", "enqueue": "ENQUEUE",
+    "dequeue": "DEQUEUE", "deljob": "DELJOB", "release": "RELEASE", "reject": "NACK", "call-off": "CANCEL",
 }
+
+
+def words_of(f: str, id: str, value: Value) -> list[str]:
+    """A command about one job, with the token of a hand-out where there is one."""
+    token, result = value.get("token", ""), value.get("result")
+    if f == "keepalive":
+        return ["KEEPALIVE", str(value["ms"]), id, token]
+    if f in ("retry", "bury"):
+        return ["DEAD", "RETRY" if f == "retry" else "DELETE", id]
+    words = [COMMANDS[f], id]
+    if token and f != "working":
+        words += ["TOKEN", token]
+    if f == "ack" and result is not None:
+        words += ["RESULT", result]
+    if f == "nack" and value.get("ms"):
+        words += ["DELAY", str(value["ms"] // 1000)]
+    if f == "nack" and token:
+        words += ["ERROR", "it broke"]
+    if f == "reject":
+        words.append("DEAD")
+    return words
 
 
 class Worker:
@@ -164,9 +252,14 @@ class Worker:
         self.lives = 0
         self.dice = Random(f"{self.cluster.seed}/consumer/{plan.number}")
         self.client: Client | None = None
+        self.token = ""  # of the hand-out it works on
         words = ["GETJOB"]
         if plan.with_counters:
             words.append("WITHCOUNTERS")
+        if plan.with_meta:
+            words.append("WITHMETA")
+        if plan.lease_ms:
+            words += ["LEASEMS", str(plan.lease_ms)]
         words += ["TIMEOUT", str(plan.timeout_ms), "COUNT", str(plan.count), "FROM", *plan.queues]
         self.argv = [word.encode() for word in words]
 
@@ -199,7 +292,8 @@ class Worker:
             self.cluster.push(
                 self.cluster.now + self.dice.randint(1, self.plan.timeout_ms), Client.close, client
             )
-        client.send("get", self.argv, {"queues": list(self.plan.queues)}, self.got)
+        value: Value = {"queues": list(self.plan.queues), "lease": self.plan.lease_ms}
+        client.send("get", self.argv, value, self.got)
 
     def got(self, type: str, value: Value) -> None:
         if type != OK:
@@ -209,11 +303,12 @@ class Worker:
             self.start_later(self.dice.randint(50, 500))
             return
         for job in value["jobs"]:
-            self.work(job["id"])
+            self.work(job["id"], job.get("token", ""))
         if self.client is not None:
             self.cluster.push(self.cluster.now + self.dice.randint(1, self.plan.think_ms), Worker.ask, self)
 
-    def work(self, id: str) -> None:
+    def work(self, id: str, token: str) -> None:
+        self.token = token
         habits = self.workload.plan.habits
         dice = self.dice
         roll = dice.random()
@@ -242,20 +337,39 @@ class Worker:
         elif roll < habits.nack + habits.working + habits.fastack + habits.late:
             self.later(dice.randint(1_000, 8_000), "ack", id)
         else:
+            self.work_on(roll - habits.nack - habits.working - habits.fastack - habits.late, work_ms, id)
+
+    def work_on(self, roll: float, work_ms: int, id: str) -> None:
+        """What is left, of which some is only done by those who have a token."""
+        habits = self.workload.plan.habits
+        if roll < habits.release:
+            self.later(work_ms, "release", id)
+        elif roll < habits.release + habits.reject:
+            self.later(work_ms, "reject", id)
+        elif self.token and roll < habits.release + habits.reject + habits.keepalive:
+            ms = self.dice.choice([300, 1_000, 4_000])
+            self.later(work_ms, "keepalive", id, ms=ms)
+            self.later(work_ms + self.dice.randint(1, 2 * ms), "ack", id)
+        else:
             self.later(work_ms, "ack", id)
 
-    def later(self, ms: int, f: str, id: str, elsewhere: bool = False) -> None:
+    def later(self, after_ms: int, f: str, id: str, elsewhere: bool = False, ms: int = 0) -> None:
         client = self.client
+        more: Value = {"token": self.token, "ms": ms} if (self.token or ms) and f != "working" else {}
+        if f == "ack" and self.workload.plan.habits.result and self.dice.random() < self.workload.plan.habits.result:
+            more["result"] = f"r{self.plan.number}.{self.lives}.{self.dice.randrange(1000)}"
+        if f == "nack" and self.token:
+            more["ms"] = self.dice.choice([0, 0, 1_000, 2_000])
         name = client.host.name if client is not None else ""
         process = client.process if client is not None else f"c{self.plan.number}"
         if elsewhere:
             host = self.cluster.pick(self.dice)
             name = host.name if host is not None else name
-        self.cluster.push(self.cluster.now + ms, self.tell, (process, name, f, id))
+        self.cluster.push(self.cluster.now + after_ms, self.tell, (process, name, f, id, more))
 
-    def tell(self, what: tuple[str, str, str, str]) -> None:
-        process, name, f, id = what
-        if not name or not self.workload.one_shot(process, name, f, id):
+    def tell(self, what: tuple[str, str, str, str, Value]) -> None:
+        process, name, f, id, more = what
+        if not name or not self.workload.one_shot(process, name, f, id, more):
             host = self.cluster.pick(self.dice)  # its node is down: somebody else will do
             if host is not None:
-                self.workload.one_shot(process, host.name, f, id)
+                self.workload.one_shot(process, host.name, f, id, more)

@@ -63,6 +63,7 @@ class World:
         self.dice = Random(f"{seed}/cluster/0")
         self.history = History()
         self.counters: Counter[str] = Counter()
+        self.merged: dict[str, str] = {}  # jobs that turned out to be the same as others
         self.rewrites = False  # disks from time to time; it would bring back what a broken rule did not record
         self.forgotten: set[bytes] = set()  # ids of nodes that an operator had forgotten at some time
         self.is_calm = False
@@ -237,6 +238,7 @@ class World:
         """A process ends: its counts are kept for the run's sum."""
         if host.node is not None:
             self.counters.update(self.kind.counters(host.node))
+            self.merged.update(self.kind.merged(host.node))
 
     def finish(self) -> list[Violation]:
         """The end of the run: a last look inside, and the verdict."""
@@ -244,6 +246,8 @@ class World:
         self.watcher.last_look()
         for host in self.hosts.values():
             self.keep_counters(host)
+        for id, into in sorted(self.merged.items()):
+            self.history.mark(self.now, WATCH, "", "merged", id=id, into=into)
         self.counters["flight-ms-max"] = self.network.flight_max
         self.history.mark(self.now, NEMESIS, "", "settings", flight_ms=self.network.flight_max)
         self.history.mark(self.now, NEMESIS, "", "end", frames=self.network.frames, steps=self.steps)

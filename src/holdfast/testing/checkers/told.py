@@ -1,0 +1,85 @@
+"""A node's history agrees with what clients saw: marks `told`, one for each record of it, where history is on.
+
+    every ADDJOB that was answered with an id      has an `added`, between command and answer; of another node where
+                                                   the command was passed on, to a home or to who gave a lease
+    every job a client got                         has a `handed-out`
+    every ACKJOB that was answered with 1          has an `acked`; and none without one that was sent
+    nothing is added twice
+"""
+from __future__ import annotations
+
+from holdfast.testing.checkers.facts import ENDINGS, Facts, Violation
+from holdfast.testing.history import INVOKE, OK, WATCH, Op
+
+
+class Agreement:
+    def __init__(self, facts: Facts) -> None:
+        self.found: list[Violation] = []
+        self.told: dict[tuple[str, str, str], list[int]] = {}  # node, event, job: when
+        self.nodes = sorted({op.node for op in facts.history.ops if op.process == WATCH and op.f == "told"})
+        self.asked: dict[int, Op] = {}
+        self.ended: set[str] = set()  # jobs that somebody wanted to end
+        for op in facts.history.ops:
+            if op.process == WATCH and op.f == "told":
+                self.told.setdefault((op.node, op.value["event"], op.value["job"]), []).append(op.t)
+            elif op.number and op.type == INVOKE:
+                self.asked[op.number] = op
+                if op.f in ENDINGS:
+                    self.ended.update(op.value["ids"])
+                elif op.f == "admin":
+                    self.ended.update(op.value["words"])  # an operator at a prompt, perhaps with an ACKJOB
+
+    def wrong(self, what: str, job: str, t: int, text: str) -> None:
+        self.found.append(Violation("history", what, job, t, text))
+
+    def nothing_untrue(self) -> None:
+        added: set[str] = set()
+        for (node, event, job), times in self.told.items():
+            if event == "added":
+                if job in added or len(times) > 1:
+                    self.wrong("told-twice", job, times[-1], f"added once more at {node}")
+                added.add(job)
+            elif event == "acked" and job not in self.ended:
+                self.wrong("told-and-untrue", job, times[0], f"acked, says {node}, and nobody had asked it to")
+
+    def expect(self, op: Op, event: str, job: str) -> None:
+        """An answer says that it happened; each telling is for one answer."""
+        begin = self.asked[op.number].t
+        for node in [op.node, *self.nodes]:
+            times = self.told.get((node, event, job), [])
+            for i, t in enumerate(times):
+                if begin <= t <= op.t:
+                    del times[i]
+                    return
+        self.wrong(f"untold-{event}", job, op.t, f"{op.node} answered {op.f} and told nothing since {begin}")
+
+    def nothing_untold(self, facts: Facts) -> None:
+        for op in facts.history.ops:
+            if not op.number or op.type != OK:
+                continue
+            if op.f == "add" and op.value.get("dup", "added") == "existing":
+                continue  # nothing was added
+            if op.f == "add":
+                self.expect(op, "added", op.value["id"])
+            elif op.f == "get":
+                for each in op.value["jobs"]:
+                    if not is_lent(facts, each["id"]):
+                        self.expect(op, "handed-out", each["id"])
+            elif op.f == "ack":
+                ids = self.asked[op.number].value["ids"]
+                if len(ids) == op.value["count"] == 1:
+                    self.expect(op, "acked", ids[0])
+
+
+def is_lent(facts: Facts, id: str) -> bool:
+    """A job with keys may be handed out by another node than its home, which hears of it later, or never."""
+    job = facts.by_id.get(id)
+    return job is not None and bool(job.add.get("group") or job.add.get("unique"))
+
+
+def history_agrees(facts: Facts) -> list[Violation]:
+    agreement = Agreement(facts)
+    if agreement.told:  # or no node has a history
+        agreement.nothing_untrue()
+        agreement.nothing_untold(facts)
+    return agreement.found

@@ -1,0 +1,104 @@
+"""The job that runs when all of a batch are over: once, and not before, whoever counts."""
+from __future__ import annotations
+
+from holdfast.core import home
+from holdfast.testing.history import OK, Value
+from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.keys import key_at, owner_of
+from holdfast.testing.sim.scenarios.scenario import New, catches
+
+
+def batch_at(sim: Cluster, order: str) -> str:
+    return key_at(sim, home.BATCH, order, b"")
+
+
+def added(sim: Cluster, at: str, queue: str, body: str, *words: str) -> str:
+    """A command that adds a job, now or later; its id."""
+    value: Value = {
+        "queue": queue, "body": body, "replicate": 1, "retry": 5, "ttl": 86_400, "delay": 0, "async": False,
+        "timeout": 2_000,
+    }
+    type, said = sim.command(at, "add", [word.encode() for word in words], value)
+    assert type == OK, said
+    return str(said["id"])
+
+
+def add_member(sim: Cluster, at: str, name: str, index: int, replicate: int = 2) -> str:
+    words = ["RETRY", "5", "REPLICATE", str(replicate), "BATCH", name, "INDEX", str(index)]
+    return added(sim, at, "q", f"m{index}", "ADDJOB", "q", f"m{index}", "2000", *words)
+
+
+def close(sim: Cluster, at: str, name: str, count: int) -> str:
+    """The id of the job that is added in the end."""
+    words = ["THEN", "after", "sum up", "RETRY", "5"]
+    return added(sim, at, "after", "sum up", "BATCH", "CLOSE", name, str(count), *words)
+
+
+def is_there(sim: Cluster, job: str) -> bool:
+    return bool(sim.copies(job))
+
+
+@catches("batch-counts-twice")
+def a_batch_is_over_when_all_of_it_is(new: New) -> None:
+    """Added, acknowledged and closed at different nodes; one is acknowledged twice, at two nodes."""
+    sim = new(nodes="ABC", seed=340)
+    name = batch_at(sim, "B")
+    jobs = [add_member(sim, at, name, index) for index, at in enumerate("ABC")]
+    final = close(sim, "C", name, 3)
+    sim.hold("A", "B")  # so that each of the two tells of it by itself
+    sim.ack(jobs[0], at="A")
+    sim.ack(jobs[0], at="C")
+    sim.ack(jobs[1], at="C")
+    sim.heal()
+    sim.run_for(seconds=5)
+    assert not is_there(sim, final), "over although one of it is not"
+    sim.ack(jobs[2], at="A")
+    sim.run_for(seconds=5)
+    assert is_there(sim, final), "all are done, and nothing comes"
+    assert sim.consume_and_ack(at="A", queue="after") == final
+    sim.settle()
+    for job in [*jobs, final]:
+        assert sim.copies(job) == {}, f"{job} is still at {sim.copies(job)}"
+    sim.check()
+
+
+@catches("batch-bit-not-awaited")
+def an_end_is_not_forgotten_before_it_is_counted(new: New) -> None:
+    """All that count are out of reach when the job is acknowledged and could be collected."""
+    sim = new(nodes="ABCDE", seed=341)
+    name = batch_at(sim, "ABC")
+    job = add_member(sim, "D", name, 0, replicate=1)
+    final = close(sim, "D", name, 1)
+    cut = sim.cut("D")
+    sim.run_for(seconds=4)  # its links are gone, and it has not taken over anything yet
+    sim.ack(job, at="D")
+    sim.run_for(seconds=0.2)
+    sim.end_fault(cut)
+    sim.run_for(seconds=20)
+    assert is_there(sim, final), "its end was never told"
+    sim.consume_and_ack(at="E", queue="after")
+    sim.settle()
+    sim.check()
+
+
+@catches()
+def a_batch_is_counted_on_by_the_next_home(new: New) -> None:
+    """The home dies for good with half of the bits: the next one has them, and makes the same last job."""
+    sim = new(nodes="ABCD", seed=342)
+    name = batch_at(sim, "AB")
+    jobs = [add_member(sim, "D", name, index, replicate=3) for index in range(4)]
+    final = close(sim, "C", name, 4)
+    sim.ack(jobs[0], at="C")
+    sim.ack(jobs[1], at="D")
+    sim.run_for(seconds=3)
+    sim.crash("A", "wipe")
+    sim.run_for(seconds=20)
+    assert owner_of(sim, "C", home.BATCH, name, b"") == "B"
+    for job in jobs[2:]:
+        sim.ack(job, at="D")
+    sim.run_for(seconds=10)
+    assert is_there(sim, final), "the next home does not know of what was done before"
+    assert sim.consume_and_ack(at="D", queue="after") == final
+    sim.heal()
+    sim.settle()
+    sim.check()

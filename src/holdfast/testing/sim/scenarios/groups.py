@@ -1,0 +1,96 @@
+"""Jobs of a group, one at a time and in order, whoever is the home of the group."""
+from __future__ import annotations
+
+from holdfast.core import home
+from holdfast.testing.sim.faults import Faults
+from holdfast.testing.sim.scenarios.keys import group_at, owner_of
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+
+
+@catches()
+def a_group_is_handed_out_in_order_at_any_node(new: New) -> None:
+    """Added at three nodes, consumed at three nodes: one at a time, in the order in which they were accepted."""
+    sim = new(nodes="ABC", seed=300)
+    jobs = [sim.add_keyed(at=at, group="g", replicate=2, retry_s=5)[0] for at in "ABCABC"]
+    assert all(jobs)
+    for number, job in enumerate(jobs):
+        at = "BCA"[number % 3]
+        assert sim.consume(at=at) == job
+        assert sim.consume(at="ABC"[number % 3], timeout_ms=200) == "", "two of a group at once"
+        sim.ack(job, at="CAB"[number % 3])
+    end_well(sim, *jobs)
+
+
+@catches("group-released-on-nack")
+def a_job_given_back_keeps_its_turn(new: New) -> None:
+    sim = new(nodes="ABC", seed=301)
+    first, _ = sim.add_keyed(at="A", group="g", replicate=2, retry_s=5)
+    second, _ = sim.add_keyed(at="B", group="g", replicate=2, retry_s=5)
+    assert sim.consume(at="C") == first
+    sim.nack(first, at="C")
+    assert sim.consume(at="C") == first, "the next of its group went before it"
+    sim.ack(first, at="C")
+    assert sim.consume(at="A") == second
+    sim.ack(second, at="A")
+    end_well(sim, second)
+
+
+@catches("group-by-creation")
+def the_order_is_that_of_acceptance_not_of_clocks(new: New) -> None:
+    """C's clock is behind: a job added there has a smaller id than one that was accepted before it was sent."""
+    sim = new(nodes="ABC", seed=302, faults=Faults(skew_ms={"C": -5_000}))
+    group = group_at(sim, "A")
+    first, _ = sim.add_keyed(at="B", group=group, replicate=2, retry_s=5)
+    second, _ = sim.add_keyed(at="C", group=group, replicate=2, retry_s=5)
+    assert sim.consume(at="A") == first
+    sim.ack(first, at="A")
+    assert sim.consume(at="A") == second
+    sim.ack(second, at="A")
+    end_well(sim, first, second)
+
+
+@catches("head-not-out")
+def the_head_is_out_when_its_home_dies(new: New) -> None:
+    """A consumer has the first job when its home dies. The next home must wait for its lease, and the second job must
+    wait for the first."""
+    sim = new(nodes="ABCD", seed=303)
+    group = group_at(sim, "ABC")
+    first, _ = sim.add_keyed(at="D", group=group, replicate=3, retry_s=15)
+    second, _ = sim.add_keyed(at="D", group=group, replicate=3, retry_s=15)
+    sim.run_for(seconds=1)
+    assert sim.consume(at="D") == first
+    sim.crash("A")
+    got = [*(sim.wait_for_job(at=at) for at in "BCD")]
+    sim.run_for(seconds=12)
+    assert owner_of(sim, "D", home.GROUP, group) == "B", "the next in the order takes over"
+    assert not any(got), "handed out although the consumer of the first has time"
+    sim.run_for(seconds=12)
+    assert [job for each in got for job in each] == [first], "and then the first again, not the second"
+    sim.ack(first, at="D")
+    sim.run_for(seconds=2)
+    assert [job for each in got for job in each] == [first, second]
+    sim.ack(second, at="D")
+    end_well(sim)
+
+
+@catches()
+def a_home_that_returns_gets_its_groups_back_in_order(new: New) -> None:
+    """A is killed, B takes over, A returns and gets the group by a handover while a job is out."""
+    sim = new(nodes="ABC", seed=304)
+    group = group_at(sim, "AB")
+    jobs = [sim.add_keyed(at="C", group=group, replicate=3, retry_s=20)[0] for _ in range(3)]
+    sim.crash("A")
+    sim.run_for(seconds=40)
+    assert owner_of(sim, "C", home.GROUP, group) == "B"
+    assert sim.consume(at="C", timeout_ms=1_000) == jobs[0]
+    sim.restart("A")
+    sim.run_for(seconds=10)
+    assert owner_of(sim, "C", home.GROUP, group) == "A", "it was not handed over"
+    assert owner_of(sim, "B", home.GROUP, group) == "A"
+    assert sim.consume(at="B", timeout_ms=500) == "", "two of a group at once"
+    sim.ack(jobs[0], at="C")
+    assert sim.consume(at="B") == jobs[1]
+    sim.ack(jobs[1], at="B")
+    assert sim.consume(at="A") == jobs[2]
+    sim.ack(jobs[2], at="C")
+    end_well(sim, *jobs)

@@ -1,0 +1,130 @@
+"""Batches at one node: bits, not counts; one job in the end."""
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from holdfast.core.batches import WAS_DEAD, WAS_DONE, Batch
+from holdfast.core.node import Node
+from holdfast.core.step import Tick, step
+
+from .making import NODE_ID, Bench
+
+
+def add(bench: Bench, index: int, *options: str) -> bytes:
+    reply = bench.do("ADDJOB", "q", f"b{index}", "0", "BATCH", "all", "INDEX", str(index), *options)
+    assert reply is not None and reply.startswith(b"+"), reply
+    return reply[1:-2]
+
+
+def told(bench: Bench) -> dict[bytes, bytes]:
+    words = (bench.do("BATCH", "GET", "all") or b"").split(b"\r\n")
+    return {
+        name: words[words.index(name) + (1 if words[words.index(name) + 1].startswith(b":") else 2)]
+        for name in (b"state", b"ended", b"done", b"dead", b"expired", b"deleted")
+    }
+
+
+def later(bench: Bench, seconds: int) -> None:
+    bench.now += seconds * 1000
+    step(bench.node, bench.now, Tick())
+
+
+def test_the_last_job_comes_when_all_are_done() -> None:
+    bench = Bench()
+    ids = [add(bench, i) for i in range(3)]
+    final = bench.do("BATCH", "CLOSE", "all", "3", "THEN", "after", "sum up", "RETRY", "7")
+    assert final is not None and final.startswith(b"+DI")
+    for jid in ids[:2]:
+        bench.do("ACKJOB", jid)
+        assert bench.do("QLEN", "after") == b":0\r\n"
+    bench.do("ACKJOB", ids[2])
+    got = bench.do("GETJOB", "WITHMETA", "FROM", "after") or b""
+    assert final[1:-2] in got and b"sum up" in got and b"batch-failed\r\n$1\r\n0\r\n" in got
+    assert told(bench)[b"state"] == b"complete"
+
+
+def test_an_ack_told_twice_counts_once() -> None:
+    batch = Batch(b"b", 0)
+    assert batch.note(0, WAS_DONE) and not batch.note(0, WAS_DONE)
+    batch.count = 2
+    assert not batch.is_full()
+    batch.note(9, WAS_DONE)
+    assert not batch.is_full(), "an index that there is none of does not stand for one that there is"
+    batch.note(1, WAS_DEAD)
+    assert batch.is_full() and batch.causes == {1: WAS_DEAD}
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 1000])
+def test_full_is_every_bit(count: int) -> None:
+    batch = Batch(b"b", 0)
+    batch.count = count
+    order = list(range(count))
+    random.Random(count).shuffle(order)
+    for index in order:
+        assert not batch.is_full()
+        batch.note(index, WAS_DONE)
+    assert batch.is_full()
+
+
+def test_every_end_counts_with_its_cause() -> None:
+    bench = Bench()
+    ids = [add(bench, i, "TTL", "2") if i == 3 else add(bench, i) for i in range(4)]
+    bench.do("BATCH", "CLOSE", "all", "4", "THEN", "after", "x")
+    bench.do("GETJOB", "COUNT", "2", "FROM", "q")
+    bench.do("ACKJOB", ids[0])
+    bench.do("NACK", ids[1], "DEAD")
+    bench.do("DELJOB", ids[2])
+    assert bench.do("QLEN", "after") == b":0\r\n"
+    later(bench, 3)
+    assert bench.do("QLEN", "after") == b":1\r\n"
+    said = told(bench)
+    assert [said[name] for name in (b"done", b"dead", b"expired", b"deleted")] == [b":1"] * 4
+
+
+def test_closing_again() -> None:
+    bench = Bench()
+    final = bench.do("BATCH", "CLOSE", "all", "2", "THEN", "after", "x")
+    assert bench.do("BATCH", "CLOSE", "all", "2", "THEN", "after", "x") == final
+    assert (bench.do("BATCH", "CLOSE", "all", "3") or b"").startswith(b"-ERR this batch was closed")
+
+
+@pytest.mark.parametrize("words", [
+    ["CLOSE", "all"], ["CLOSE", "all", "-1"], ["CLOSE", "all", "1000001"], ["CLOSE", "all", "2", "THEN", "q"],
+    ["CLOSE", "all", "2", "THEN", "q", "b", "RETRY", "x"], ["GET"], ["OPEN", "all"], ["CLOSE", "", "1"],
+    ["CLOSE", "x" * 2000, "1"], ["GET", "all", "more"],
+])
+def test_nonsense_is_refused(words: list[str]) -> None:
+    bench = Bench()
+    assert (bench.do("BATCH", *words) or b"").startswith(b"-ERR")
+    assert not bench.node.batches.by_name
+
+
+def test_a_batch_that_is_never_closed_is_given_up_with_a_word() -> None:
+    bench = Bench()
+    used = bench.node.used
+    jid = add(bench, 0)
+    bench.do("ACKJOB", jid)
+    assert bench.do("BATCH", "LIST") == b"*1\r\n$3\r\nall\r\n"
+    for _ in range(8):
+        later(bench, 86_400)
+    assert bench.do("BATCH", "LIST") == b"*0\r\n"
+    assert any("never closed" in words for _, words in bench.node.notices)
+    assert bench.node.used <= used + 4000
+
+
+def test_a_batch_lives_through_a_restart() -> None:
+    bench = Bench()
+    bench.node.is_recording = True
+    ids = [add(bench, i) for i in range(2)]
+    final = bench.do("BATCH", "CLOSE", "all", "2", "THEN", "after", "x") or b""
+    bench.do("ACKJOB", ids[0])
+    again = Bench()
+    again.now = bench.now + 1000
+    again.node = Node(again.node.config, NODE_ID, random.Random(1).randbytes, again.now)
+    again.node.set_time(again.now, again.now)
+    again.node.load(bench.node.take_records())
+    again.node.connect("10.0.0.1:1")
+    again.do("ACKJOB", ids[1])
+    assert final[1:-2] in (again.do("GETJOB", "FROM", "after") or b"")

@@ -1,0 +1,255 @@
+"""Tasks without a worker: what is in a job, which options it gets, what is refused."""
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.client.adding import AddOptions
+from holdfast.tasks import bodies
+from holdfast.tasks.outcomes import Outcome
+from holdfast.testing.kit import Kit
+
+
+@pytest.fixture
+def app(holdfast_app: holdfast.App) -> holdfast.App:
+    return holdfast_app
+
+
+def nothing(*args: Any, **kwargs: Any) -> None: ...
+
+
+def test_a_call_is_still_a_call(app: holdfast.App) -> None:
+    @app.task
+    def double(number: int) -> int:
+        """Twice as much."""
+        return 2 * number
+
+    @app.task
+    async def triple(number: int) -> int:
+        return 3 * number
+
+    assert double(4) == 8 and asyncio.run(triple(4)) == 12
+    assert double.__doc__ == "Twice as much." and "double" in repr(double)
+
+
+def test_a_body_is_json_that_anybody_can_write(app: holdfast.App) -> None:
+    task = app.task(name="t", queue="q")(nothing)
+    task.add(1, "two", [3], key={"four": None})
+    (job,) = app.queue.take("q")
+    assert json.loads(job.body) == {"task": "t", "args": [1, "two", [3]], "kwargs": {"key": {"four": None}}}
+    assert bodies.read(b'{"task": "t"}') == bodies.Envelope("t")
+
+
+def test_msgpack_knows_bytes_and_json_says_what_to_do() -> None:
+    body = bodies.write("msgpack", "t", (b"\x00",), {})
+    assert bodies.read(body).args == [b"\x00"]
+    with pytest.raises(TypeError, match="codec='msgpack'"):
+        bodies.write("json", "t", (b"\x00",), {})
+    with pytest.raises(TypeError, match="cannot be written as json"):
+        bodies.write("json", "t", (object(),), {})
+    for codec, value in (("json", {"a": [1, None]}), ("msgpack", b"\x00"), ("json", ""), ("json", 0)):
+        assert bodies.read_value(bodies.write_value(codec, value)) == value  # type: ignore[arg-type]
+    assert bodies.read_value(None) is None and bodies.read_value(b"") is None
+    with pytest.raises(TypeError, match="JSON has no bytes"):
+        bodies.write_value("json", b"x")
+
+
+NO_CALLS = [b"", b"x", b"{}", b"[1]", b'{"task": 3}', b'{"task": "t", "args": 3}', b"\x80", b"\xff"]
+
+
+@pytest.mark.parametrize("body", NO_CALLS)
+def test_what_is_no_call_says_so(body: bytes) -> None:
+    with pytest.raises(bodies.NoTask):
+        bodies.read(body)
+
+
+def test_options_of_a_task_are_options_of_its_jobs(app: holdfast.App) -> None:
+    task = app.task(
+        name="t", queue="q", retries=4, backoff=(2, 60), priority=8, ttl=500, group="g",
+        domain=lambda user: f"d-{user}", tenant=lambda user: user,
+    )(nothing)
+    task.add("ada")
+    (job,) = app.queue.take("q")
+    view = app.queue.show(job.id)
+    assert view is not None and 490 < view.ttl <= 500 and job.priority == 8
+    assert (view.more["attempts"], view.more["backoff-ms"], view.more["backoff-most-ms"]) == (5, 2000, 60_000)
+    assert {name: job.keys[name] for name in ("group", "domain", "tenant")} == {
+        "group": "g", "domain": "d-ada", "tenant": "ada",
+    }
+
+
+def test_retries_none_is_for_ever(app: holdfast.App) -> None:
+    app.task(name="t", queue="q", retries=None)(nothing).add()
+    view = app.queue.show(app.queue.take("q")[0])
+    assert view is not None and "attempts" not in view.more
+
+
+def test_unique_tasks(app: holdfast.App) -> None:
+    by_args = app.task(name="a", queue="q", unique=True)(nothing)
+    by_user = app.task(name="b", queue="q", unique=lambda user, page: user)(nothing)
+    assert by_args.add(1, x=2).id == by_args.add(1, x=2).id != by_args.add(2, x=2).id
+    assert by_user.add("ada", 1).id == by_user.add("ada", 2).id != by_user.add("bob", 1).id
+
+
+def test_many_share_a_command_and_unique_ones_do_not(app: holdfast.App, monkeypatch: pytest.MonkeyPatch) -> None:
+    many: list[int] = []
+    original = holdfast.Queue.add_many
+
+    def counted(self: holdfast.Queue, queue: str, given: list[bytes], **options: Any) -> list[str]:
+        many.append(len(given))
+        return original(self, queue, given, **options)
+
+    monkeypatch.setattr(holdfast.Queue, "add_many", counted)
+    plain = app.task(name="a", queue="a")(nothing)
+    assert len({each.id for each in plain.add_many(plain.call(n) for n in range(2500))}) == 2500
+    assert many == [1000, 1000, 500]
+    unique = app.task(name="b", queue="b", unique=True)(nothing)
+    assert len({each.id for each in unique.add_many(unique.call(n % 2) for n in range(4))}) == 2
+    assert many == [1000, 1000, 500]
+    grouped = app.task(name="c", queue="c", group=lambda n: str(n // 2))(nothing)
+    grouped.add_many(grouped.call(n) for n in range(4))
+    assert many[3:] == [2, 2]
+
+    async def main() -> None:
+        assert len(await plain.aadd_many(plain.call(n) for n in range(3))) == 3
+        assert len(await unique.aadd_many([unique.call(7)])) == 1
+
+    asyncio.run(main())
+
+
+def test_two_tasks_cannot_have_one_name(app: holdfast.App) -> None:
+    app.task(name="t")(nothing)
+    app.task(name="t")(nothing)  # the same one again, as a reload makes it
+    with pytest.raises(holdfast.BadRequest, match="two tasks have the name"):
+        app.task(name="t")(lambda: 3)
+
+
+def test_a_task_needs_a_name_others_find_it_by(app: holdfast.App) -> None:
+    with pytest.raises(holdfast.BadRequest, match="pass name="):
+        app.task(queue="q")(lambda: None)
+
+
+def test_raw_tasks_have_a_queue_each(app: holdfast.App) -> None:
+    task = app.task(name="r", queue="raw", raw=True)(nothing)
+    task.add(b"\x01")
+    assert app.queue.take("raw")[0].body == b"\x01"
+    with pytest.raises(TypeError, match="one argument, bytes"):
+        task.add("text")
+    with pytest.raises(holdfast.BadRequest, match="gets every job"):
+        app.task(name="s", queue="raw", raw=True)(nothing)
+
+
+def test_an_async_task_cannot_have_a_process(app: holdfast.App) -> None:
+    async def work() -> None: ...
+
+    with pytest.raises(holdfast.BadRequest, match="only a plain function"):
+        app.task(name="t", runs_in="process")(work)
+
+
+def test_current_job_is_for_handlers(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    seen: list[tuple[int, dict[str, str]]] = []
+
+    @app.task(name="t", queue="q")
+    def work() -> None:
+        job = holdfast.current_job()
+        job.progress(0.5, "half")
+        seen.append((job.attempt, job.headers))
+
+    work.using(headers={"a": "b"}).add()
+    kit = holdfast_kit(app)
+    work.using(headers={"a": "b"}).add()
+    kit.drain()
+    assert seen == [(1, {"a": "b"})]
+    with pytest.raises(holdfast.BadRequest, match="no job is running here"):
+        holdfast.current_job()
+
+
+class Trace(holdfast.Middleware):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def before_add(self, task: str, options: AddOptions) -> AddOptions:
+        return {**options, "headers": {"trace": task}}
+
+    def before_run(self, job: holdfast.RunningJob) -> None:
+        self.seen.append(f"before {job.headers['trace']}")
+
+    def after_run(self, job: holdfast.RunningJob, outcome: Outcome) -> None:
+        self.seen.append(f"after {outcome.kind}")
+
+
+def test_middleware_is_around_every_task() -> None:
+    trace = Trace()
+    app = holdfast.App("memory:", middleware=[trace], retries=0)
+
+    @app.task(name="good")
+    def good() -> None: ...
+
+    @app.task(name="bad")
+    async def bad() -> None:
+        raise ValueError
+
+    with Kit(app) as kit:
+        good.add()
+        bad.add()
+        kit.drain()
+    assert trace.seen == ["before good", "after done", "before bad", "after failed"]
+
+
+def test_a_hook_that_raises_fails_the_job() -> None:
+    class Broken(holdfast.Middleware):
+        def after_run(self, job: holdfast.RunningJob, outcome: Outcome) -> None:
+            raise ValueError("hook")
+
+    app = holdfast.App("memory:", middleware=[Broken()], retries=0)
+    task = app.task(name="t")(nothing)
+    with Kit(app) as kit:
+        task.add()
+        (ran,) = kit.drain()
+    assert ran.kind == "failed" and str(ran.error) == "hook"
+
+
+def test_waiting_for_a_result(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    kit = holdfast_kit(app)
+
+    @app.task(name="t", retries=0)
+    def work(number: int) -> int:
+        if number < 0:
+            raise ValueError("negative")
+        return number + 1
+
+    quiet = app.task(name="n")(nothing)
+    good, bad, none = work.add(1), work.add(-1), quiet.add()
+    kit.drain()
+    assert good.wait(1) == 2
+    with pytest.raises(holdfast.TaskFailed, match="dead ValueError: negative"):
+        bad.wait(1)
+    with pytest.raises(holdfast.TaskFailed, match="result=True"):
+        none.wait(1)
+
+
+def test_the_url_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "holdfast://somewhere")
+    assert holdfast.App().url == "holdfast://somewhere"
+    monkeypatch.delenv("HOLDFAST_URL")
+    assert holdfast.App().url == "memory:"
+    with pytest.raises(holdfast.BadRequest, match="json or msgpack"):
+        holdfast.App(codec="pickle")  # type: ignore[arg-type]
+
+
+def test_sync_and_async_see_the_same_embedded_queue() -> None:
+    app = holdfast.App("memory:")
+    task = app.task(name="t", queue="q")(nothing)
+    task.add()
+
+    async def main() -> int:
+        await task.aadd()
+        return await (await app.aqueue()).length("q")
+
+    assert asyncio.run(main()) == 2
+    app.close()

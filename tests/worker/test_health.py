@@ -1,0 +1,123 @@
+"""A worker that does not consume is not healthy, and says why; and one that is reloaded."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.proc.harness import Node, until
+
+import holdfast
+from holdfast.worker import Worker, WorkerOptions, runtime, slots
+
+from .running import ROOT
+
+
+@contextlib.contextmanager
+def working(app: holdfast.App, **options: object) -> Iterator[Worker]:
+    """A worker in a thread of this process."""
+    worker = Worker(app, WorkerOptions(shutdown_s=0.2, **options))  # type: ignore[arg-type]
+    thread = threading.Thread(target=lambda: asyncio.run(worker.main()))
+    thread.start()
+    until(lambda: worker.fault() == "")
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_worker_whose_node_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "SILENT_S", 1.5)
+    monkeypatch.setattr(runtime, "ANSWER_S", 1.0)
+    with Node() as node:
+        app = holdfast.App(f"holdfast://127.0.0.1:{node.port}")
+        app.task(name="t")(print)
+        with working(app) as worker:
+            os.kill(node.pid, signal.SIGSTOP)
+            until(lambda: worker.fault().startswith("no node has answered"))
+            os.kill(node.pid, signal.SIGCONT)
+            until(lambda: worker.fault() == "")
+
+
+def test_a_worker_whose_loop_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "BLOCKED_S", 1.2)
+    free = threading.Event()
+    app = holdfast.App("memory:")
+
+    @app.task(name="block")
+    async def block() -> None:
+        free.wait(30)
+
+    with working(app) as worker:
+        block.add()
+        until(lambda: "event loop has been blocked" in worker.fault())
+        free.set()
+        until(lambda: worker.fault() == "")
+    app.close()
+
+
+def test_a_worker_whose_threads_are_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that waits inside C cannot be interrupted. Its job fails in time all the same."""
+    monkeypatch.setattr(slots, "GRACE_S", 0.2)
+    free = threading.Event()
+    app = holdfast.App("memory:", retries=0)
+
+    @app.task(name="stuck", timeout=0.1)
+    def stuck() -> None:
+        free.wait(30)
+
+    with working(app, concurrency=1) as worker:
+        stuck.add()
+        until(lambda: worker.fault() == "all its threads are stuck in handlers that do not stop")
+        (dead,) = until(lambda: app.queue.dead())
+        assert "did not stop when told to" in dead.error
+        free.set()
+        until(lambda: worker.fault() == "")
+    app.close()
+
+
+def test_a_changed_file_starts_the_worker_again(tmp_path: Path) -> None:
+    module = tmp_path / "shop.py"
+    source = "import holdfast\napp = holdfast.App()\n@app.task(name='t', result=True)\ndef t() -> int:\n    return {}\n"
+    module.write_text(source.format(1))
+    with Node() as node:
+        url = f"holdfast://127.0.0.1:{node.port}"
+        log = tmp_path / "log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast", "worker", "shop:app", "--reload", "--url", url], cwd=tmp_path,
+                stdout=file, stderr=file, env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOLDFAST_URL": url},
+            )
+        app = holdfast.App(url)
+        task = app.task(name="t", result=True)(int)
+        try:
+            assert task.add().wait(20) == 1
+            module.write_text(source.format(2) + "# longer\n")
+            until(lambda: log.read_text().count("ready") == 2)
+            assert task.add().wait(20) == 2
+        finally:
+            process.terminate()
+            assert process.wait(40) == 0
+            app.close()
+
+
+@pytest.mark.parametrize(("words", "complaint"), [
+    (["nowhere:app"], "there is no module 'nowhere'"),
+    (["json:app"], "json has no 'app'"),
+    (["json:dumps"], "is no holdfast.App but a function"),
+])
+def test_an_app_that_is_not_there_is_named(words: list[str], complaint: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "worker", *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.returncode == 1 and complaint in done.stderr
