@@ -142,6 +142,11 @@ bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU
 bench-journal: setup servers ## What the journal costs, beside redis-server with its own; restart with a million jobs
 	@$(PY) -m bench.journal
 
+.PHONY: bench-clients
+bench-clients: setup servers ## Python programs at our door beside other brokers, and no-op tasks beside other workers
+	@tools/peers.sh
+	@$(PY) -m bench.clients
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node

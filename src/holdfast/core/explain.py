@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import groups, inquire, requeue
+from holdfast.core import gates, groups, inquire, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -125,6 +125,8 @@ def of_waiting(node: Node, job: Job) -> list[Reason]:
     left = max(0, job.qtime - node.now) if job.qtime else NO_END
     if groups.is_held(job):
         return []  # of_group knows
+    if job.responsible == ME and gates.is_elsewhere(node, job) and not requeue.is_leased(node, job):
+        return [Reason(b"home", b"the node that decides about its group or key cannot be reached", left)]
     if job.flags & MOVING:
         return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
     if job.responsible != ME:

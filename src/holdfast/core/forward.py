@@ -73,6 +73,7 @@ class Running:
         self.slot: i64 = slot
         self.argv: list[bytes] = argv
         self.peer: i64 = keyed.NO_TARGET  # whom it was sent to
+        self.was_sent: bool = False  # to anybody, ever
         self.until: i64 = until
 
 
@@ -150,8 +151,7 @@ def look(node: Node) -> None:
             del forwards.runs[number]
         elif node.now >= running.until:
             del forwards.runs[number]
-            was_asked = running.peer != keyed.NO_TARGET
-            tell(node, running, b"-%b\r\n" % (errors.NO_ANSWER if was_asked else errors.NOT_HOME))
+            tell(node, running, b"-%b\r\n" % (errors.NO_ANSWER if running.was_sent else errors.NOT_HOME))
         elif running.peer == keyed.NO_TARGET:
             route_run(node, number, running)
     if forwards.adds or forwards.runs:
@@ -371,6 +371,7 @@ def route_run(node: Node, number: int, running: Running) -> None:
             tell(node, running, carry_out(node, running.argv))
     elif node.peers[owner].is_linked:
         running.peer = owner
+        running.was_sent = True
         write_run(node.peers[owner], number, running.argv)
 
 

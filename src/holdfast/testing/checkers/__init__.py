@@ -12,7 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from holdfast.testing.checkers import acks, counters, fates, honest, keys, leases, loss, once, pause, times, told
+from holdfast.testing.checkers import (
+    acks,
+    batches,
+    counters,
+    fates,
+    honest,
+    keys,
+    leases,
+    loss,
+    once,
+    pause,
+    times,
+    told,
+)
 from holdfast.testing.checkers.facts import Facts, Violation
 from holdfast.testing.history import WATCH, History
 
@@ -49,6 +62,7 @@ CHECKERS: Final[list[Checker]] = [
     fates.attempts_are_kept,
     fates.results_are_true,
     told.history_agrees,
+    batches.batches_are_kept,
     keys.unique_is_kept,
     keys.groups_are_kept,
     keys.one_at_a_time,

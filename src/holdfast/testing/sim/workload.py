@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.history import OK, Value
 from holdfast.testing.sim.clients import PADDING, Client
-from holdfast.testing.sim.plan import Add, Consumer, Errand, Plan
+from holdfast.testing.sim.plan import Add, Close, Consumer, Errand, Plan
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.world import World
@@ -51,6 +51,8 @@ def key_values(add: Add) -> Value:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:
         value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
+    if add.batch:
+        value |= {"batch": add.batch, "index": add.index}
     return value
 
 
@@ -69,6 +71,8 @@ def key_words(add: Add) -> list[str]:
         words += ["WINDOW", str(add.window_s)]
     if add.ondup:
         words += ["ONDUP", add.ondup]
+    if add.batch:
+        words += ["BATCH", add.batch, "INDEX", str(add.index)]
     return words
 
 
@@ -90,6 +94,8 @@ class Workload:
             cluster.push(offset + adds[0].at_ms, self.produce, adds)
         for consumer in plan.consumers:
             Worker(self, consumer).start_later(consumer.number % 7)
+        for close in plan.closes:
+            cluster.push(offset + close.at_ms, self.close_batch, close)
         for errand in plan.errands:
             cluster.push(offset + errand.at_ms, self.run_errand, errand)
 
@@ -116,6 +122,20 @@ class Workload:
             cluster.counters["adds"] += 1
             client.send("add", argv, value, done)
         cluster.push(cluster.now + max(add.timeout_ms for add in adds) + PATIENCE_MS, Client.close, client)
+
+    def close_batch(self, close: Close) -> None:
+        """As if it added the job in the end: that is what it does, later."""
+        host = self.cluster.pick(Random(f"{self.cluster.seed}/close/{close.number}"))
+        if host is None:
+            return
+        client = Client(self.cluster, f"b{close.number}", host)
+        body = f"f{close.number}"
+        words = ["BATCH", "CLOSE", close.name, str(close.count), "THEN", close.queue, body, "RETRY", "2", "TTL", "600"]
+        value: Value = {
+            "queue": close.queue, "body": body, "replicate": 1, "retry": 2, "ttl": 600, "delay": 0, "async": False,
+            "timeout": 0, "final_of": close.name, "count": close.count,
+        }
+        client.send("add", [word.encode() for word in words], value, lambda *_: self.close_soon(client))
 
     # -- errands -------------------------------------------------------------------------------------------
 
