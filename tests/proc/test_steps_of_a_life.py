@@ -1,4 +1,4 @@
-"""A worker, or its node, is killed at each step of a job's life: the job ends acknowledged or dead, its tries counted."""
+"""A worker, or its node, is killed at each step of a job's life: it ends acknowledged or dead, its tries counted."""
 from __future__ import annotations
 
 import contextlib
