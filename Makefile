@@ -147,6 +147,10 @@ bench-clients: setup servers ## Python programs at our door beside other brokers
 	@tools/peers.sh
 	@$(PY) -m bench.clients
 
+.PHONY: bench-scheduler
+bench-scheduler: setup ## What the scheduler costs beside the commit before it, rates on three nodes, a million keys
+	@$(PY) -m bench.scheduler
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node
@@ -158,6 +162,10 @@ show-cluster: setup servers ## Every promise of the cluster, run and judged in o
 .PHONY: show-journal
 show-journal: setup servers ## Every promise of the journal, run and judged in one table
 	@$(PY) -m bench.show journal
+
+.PHONY: show-scheduler
+show-scheduler: setup ## Every promise of the scheduler, run and judged in one table
+	@$(PY) -m bench.show scheduler
 
 # -- what is written by programs --------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
                the same node in the same round.
     scale      a million waiting jobs in a hundred thousand domains of which ten are open, or in so many groups: what a
                GETJOB costs, against one of a plain queue with a million jobs.
+    fairness   a tenant with a million jobs and one with one: after how many hand-outs that one comes.
     rates      three nodes, a thousand domains with different rates, for a minute (scheduler_cluster.py).
     bound      three nodes, fifty producers, totalmaxlen: exactly as many are accepted.
 
@@ -72,6 +73,7 @@ GOALS = (
       for name in FEATURES),
     Goal("scale-domains", "GETJOB with 1M jobs in 100k domains, 10 open, over a plain queue", 2.0, at_least=False),
     Goal("scale-groups", "GETJOB with 1M jobs in 100k groups, over a plain queue", 2.0, at_least=False),
+    Goal("fairness", "hand-outs until the one job of a tenant came, beside one with 1M", 3, at_least=False),
     Goal("rates-above", "hand-outs above rate + burst in any second, 1,000 domains, 3 nodes", 0, at_least=False),
     Goal("rates-used", "least share of its rate, less one token, that a domain got", 0.95, at_least=True),
     Goal("bound", "accepted ÷ totalmaxlen, 3 nodes, 50 producers", 1.0, at_least=True),
@@ -226,6 +228,19 @@ def measure_scale(size: Size) -> dict[str, Any]:
     }
 
 
+def measure_fairness(size: Size) -> dict[str, Any]:
+    """One tenant has very many jobs, another one: how many hand-outs until that one comes."""
+    with common.running("node", node_command()) as node:
+        fill(node, size.waiting, "TENANT many")
+        common.ask(node.port, "ADDJOB", common.QUEUE, "the-one", "0", "TENANT", "one")
+        with common.Talk(node.port) as talk:
+            for number in range(1, 100):
+                talk.send("GETJOB", "NOHANG", "FROM", common.QUEUE)
+                if talk.read_words()[2] == "the-one":
+                    return {"fairness": number}
+    raise Void("the one did not come within a hundred hand-outs")
+
+
 # ---------------------------------------------------------------- all of it
 
 
@@ -233,6 +248,7 @@ PARTS: dict[str, Callable[[Size], dict[str, Any]]] = {
     "before": measure_before,
     "features": measure_features,
     "scale": measure_scale,
+    "fairness": measure_fairness,
     "rates": lambda size: scheduler_cluster.measure_rates(size.domains, size.seconds),
     "bound": lambda size: scheduler_cluster.measure_bound(size.bound),
 }

@@ -36,7 +36,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bench import cluster, common, core, journal, report
+from bench import cluster, common, core, journal, report, scheduler
 from bench.goals import Goal
 
 RESULTS = common.ROOT / "bench" / "results"
@@ -44,6 +44,7 @@ LOGS = common.BUILD / "show"
 CORE_RESULTS = LOGS / "core"
 CLUSTER_RESULTS = LOGS / "cluster"
 JOURNAL_RESULTS = LOGS / "journal"
+SCHEDULER_RESULTS = LOGS / "scheduler"
 PYTHON = sys.executable
 
 COMMAND_SECONDS_MAX = 1_800.0
@@ -437,6 +438,65 @@ def journal_lines() -> list[Line]:
     return lines
 
 
+@functools.cache
+def scheduler_run() -> Finished:
+    (SCHEDULER_RESULTS / "scheduler.json").unlink(missing_ok=True)
+    return run("scheduler", [PYTHON, "-m", "bench.scheduler", "--out", str(SCHEDULER_RESULTS)])
+
+
+def scheduler_figure(goal: Goal) -> Answer:
+    return figure_of(scheduler_run(), SCHEDULER_RESULTS / "scheduler.json", goal)
+
+
+def scheduler_lines() -> list[Line]:
+    green = "all pass, none skipped"
+    lines = [
+        Line(
+            "sim",
+            f"{CLUSTERS} clusters simulated, with groups, keys, limits, tenants, leases and schedules at random",
+            "no violation",
+            lambda: simulated(
+                "scheduler-sim",
+                [PYTHON, "-m", "holdfast.testing.sim", "run", "--jobs", "2", "--seeds", f"0:{CLUSTERS}"],
+            ),
+        ),
+        Line("mutants", "each rule of the cluster taken away in turn, those of the scheduler among them", "all caught",
+             mutants),
+        Line(
+            "scenarios",
+            "directed scenarios: rates, bounds, settings, schedules, groups, keys, leases, fates, batches",
+            green,
+            lambda: tests("scheduler-scenarios", "tests/sim/cluster/test_scenarios.py"),
+        ),
+        Line(
+            "life",
+            "a worker or its node killed before, during and after the work",
+            "acked or dead, with its tries counted",
+            lambda: tests("life", "tests/proc/test_steps_of_a_life.py"),
+        ),
+        Line(
+            "limits",
+            "rates, concurrency and bounds over three nodes; tenants; cron; settings",
+            green,
+            lambda: tests(
+                "limits", "tests/unit/core/test_shared_limits.py", "tests/unit/core/test_rules.py",
+                "tests/unit/core/test_cron.py", "tests/unit/core/test_schedule.py", "tests/unit/core/test_registers.py",
+            ),
+        ),
+        Line(
+            "input",
+            "rates of 0, negative and huge, names of 64 KB, schedules that are none, results too long, open batches",
+            "clear errors, nothing lost",
+            lambda: tests("input", "tests/conformance"),
+        ),
+    ]
+    lines += [
+        Line(f"bench-{goal.key}", goal.title, goal.text(), functools.partial(scheduler_figure, goal))
+        for goal in scheduler.GOALS
+    ]
+    return lines
+
+
 def cluster_lines() -> list[Line]:
     simulator = [PYTHON, "-m", "holdfast.testing.sim", "run", "--jobs", "2"]
     lines = [
@@ -504,7 +564,9 @@ def cluster_lines() -> list[Line]:
     return lines
 
 
-LISTS: dict[str, Callable[[], list[Line]]] = {"node": node_lines, "cluster": cluster_lines, "journal": journal_lines}
+LISTS: dict[str, Callable[[], list[Line]]] = {
+    "node": node_lines, "cluster": cluster_lines, "journal": journal_lines, "scheduler": scheduler_lines,
+}
 
 
 # ---------------------------------------------------------------- running a list

@@ -264,7 +264,8 @@ def tenant_list(node: Node, name: bytes) -> None:
         found.update({each: 0 for each, register in fields.items() if register.value is not None})
     known = node.queues.get(name)
     if known is not None and known.rules is not None:
-        found.update({line.tenant: int(line.size) for line in known.rules.lines.values() if line.tenant})
+        found.update({line.tenant: int(line.size) for line in known.rules.lines.values() if line.size > 0})
+        found.pop(b"", None)
     write_array(node.out, len(found))
     for each in sorted(found):
         write_array(node.out, 3)
