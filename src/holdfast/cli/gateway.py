@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.common import with_secret
+
 EXAMPLES = """
 \b
 Examples:
@@ -60,14 +62,3 @@ def gateway(
     except (SettingsError, Error) as error:
         click.echo(f"holdfast gateway: {error}", err=True)
         sys.exit(1)
-
-
-def with_secret(url: str, secret: str) -> str:
-    """The url with the secret for its user."""
-    from urllib.parse import quote
-
-    scheme, separator, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
-    if not secret or not separator or ":" in login:
-        return url
-    return f"{scheme}://{login}:{quote(secret, safe='')}@{place if at else rest}"

@@ -48,6 +48,7 @@ from holdfast.core import (
     membership,
     memory,
     queues,
+    quota,
     records,
     recover,
     replicate,
@@ -65,12 +66,12 @@ from holdfast.core.batches import Batches
 from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
+from holdfast.core.cron import Entry as CronEntry
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
 from holdfast.core.forward import Forwards
-from holdfast.core.history import Tale
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -79,6 +80,7 @@ from holdfast.core.job import (
     ASKING,
     AWAY,
     BACKING_OFF,
+    BOUNDED,
     COUNTED,
     FOLDED,
     GONE,
@@ -112,6 +114,7 @@ from holdfast.core.overflow import Overflow
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.quota import Quota
 from holdfast.core.registers import Registers
 from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
@@ -127,6 +130,7 @@ from holdfast.core.session import (
     Slot,
 )
 from holdfast.core.takeover import Takeovers
+from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -162,7 +166,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
-        self.tale: Tale = Tale()  # what happened in this turn (history.py)
+        self.tale: Tale = Tale()  # what happened in this turn (tale.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -176,6 +180,8 @@ class Node:
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
         self.registers: Registers = Registers()  # settings of the whole cluster
         self.domains: Domains = Domains()
+        self.quotas: dict[tuple[int, bytes], Quota] = {}  # parts of bounds that hold for all nodes
+        self.cron: dict[bytes, CronEntry] = {}  # jobs on a schedule
         self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
@@ -309,6 +315,8 @@ class Node:
         if session.blocked == FOR_COPIES:
             replicate.abort_all(self, session)
         waiting.unblock(self, session)
+        if self.domains.has_places:
+            rules.session_gone(self, session)
         session.is_closing = True
         session.settle()
         session.handle = None
@@ -344,6 +352,11 @@ class Node:
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
+        except bounds.Postponed as error:
+            out.truncate(start)
+            entry.calls -= 1
+            quota.postpone(self, error.quota, session)
+            return False
         except CommandError as error:
             if isinstance(error, Refused):
                 history.refused(self, argv, error.text)
@@ -515,6 +528,8 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if queue.total_most > 0:
+            bounds.count(self, job)
         if more is not None:
             job.more = more
             job.flags |= SPECIAL
@@ -782,8 +797,9 @@ class Node:
         self.jobs -= 1
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept)))
-        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY):
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY | BOUNDED):
             self.overflow.drop(job)
+            bounds.ended(self, job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))

@@ -20,6 +20,7 @@ from holdfast.testing.checkers import (
     honest,
     keys,
     leases,
+    limits,
     loss,
     once,
     pause,
@@ -66,6 +67,8 @@ CHECKERS: Final[list[Checker]] = [
     keys.unique_is_kept,
     keys.groups_are_kept,
     keys.one_at_a_time,
+    limits.rates_hold,
+    limits.schedules_are_kept,
     seen,
 ]
 

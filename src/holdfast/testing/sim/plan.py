@@ -18,6 +18,7 @@ FAULT_MS: Final = 30_000
 DRAIN_MS: Final = 32_000
 KEYED_DRAIN_MS: Final = 50_000
 """Jobs of a group come one after the other, and each may have a lease that has to end first."""
+CRON_S: Final = 5
 NAMES: Final = "ABCDEFGHIJ"
 
 
@@ -42,6 +43,8 @@ class Add:
     until: str = ""  # started; otherwise done
     window_s: int = 0
     ondup: str = ""
+    domain: str = ""
+    tenant: str = ""
     batch: str = ""
     index: int = 0
     pipe: int = 0
@@ -114,6 +117,7 @@ class Plan:
     errands: tuple[Errand, ...] = ()
     closes: tuple[Close, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    rules: tuple[tuple[str, ...], ...] = ()  # commands that an operator gives before anything else: limits, schedules
     fault_ms: int = FAULT_MS
     drain_ms: int = DRAIN_MS
 
@@ -144,6 +148,7 @@ class Plan:
             errands=tuple(Errand(**each) for each in data.pop("errands")),
             closes=tuple(Close(**each) for each in data.pop("closes", [])),
             settings=tuple((name, value) for name, value in data.pop("settings")),
+            rules=tuple(tuple(words) for words in data.pop("rules", [])),
             **data,
         )
 
@@ -165,13 +170,21 @@ def draw(seed: int) -> Plan:
     if has_keys:
         adds, closes = draw_batch(Random(f"{seed}/batch/0"), tuple(draw_keys(keys, add) for add in adds))
     consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
+    limits = Random(f"{seed}/limits/0")
+    rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
+    if rules:
+        adds = tuple(
+            replace(add, domain=limits.choice(["", "d0", "d1", "d2"]), tenant=limits.choice(["", "", "t0", "t1"]))
+            for add in adds
+        )
     return Plan(
         seed=seed,
         names=names,
         faults=faults,
         adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
         closes=closes,
-        drain_ms=KEYED_DRAIN_MS if has_keys else DRAIN_MS,
+        drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
+        rules=rules,
         habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
         consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
         errands=draw_errands(Random(f"{seed}/errands/0"), queues, names) + draw_fates(
@@ -234,6 +247,24 @@ def draw_keys(dice: Random, add: Add) -> Add:
             window_s=dice.choice([0, 0, 3, 10]), ondup=dice.choice(["", "existing", "reject", "replace"]),
         )
     return add
+
+
+def draw_rules(dice: Random, queues: list[str]) -> tuple[tuple[str, ...], ...]:
+    """Limits of domains and queues, such that all jobs can go out before the end; and at times a schedule."""
+    rules: list[tuple[str, ...]] = [
+        ("DOMAIN", "SET", "d0", "RATE", f"{dice.randint(2, 6)}/s", "BURST", str(dice.randint(1, 3))),
+        ("DOMAIN", "SET", "d1", "CONCURRENCY", str(dice.randint(2, 5))),
+    ]
+    queue = dice.choice(queues)
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "rate", f"{dice.randint(4, 9)}/s", "burst", str(dice.randint(1, 4))))
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "concurrency", str(dice.randint(4, 8))))
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "totalmaxlen", str(dice.randint(5, 40))))
+    if dice.random() < 0.5:
+        rules.append(("CRON", "SET", "tick", f"*/{CRON_S} * * * * *", queue, "cron", "RETRY", "2", "TTL", "120"))
+    return tuple(rules)
 
 
 def draw_batch(dice: Random, adds: tuple[Add, ...]) -> tuple[tuple[Add, ...], tuple[Close, ...]]:

@@ -47,6 +47,8 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
 def key_values(add: Add) -> Value:
     """The same as the history tells it."""
     value: Value = {}
+    if add.domain:
+        value["domain"] = add.domain
     if add.group:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:
@@ -59,6 +61,10 @@ def key_values(add: Add) -> Value:
 def key_words(add: Add) -> list[str]:
     """Its group and its unique key; the reply is to say what became of that."""
     words: list[str] = []
+    if add.domain:
+        words += ["DOMAIN", add.domain]
+    if add.tenant:
+        words += ["TENANT", add.tenant]
     if add.group:
         words += ["GROUP", add.group]
     if add.skips:
@@ -98,6 +104,8 @@ class Workload:
             cluster.push(offset + close.at_ms, self.close_batch, close)
         for errand in plan.errands:
             cluster.push(offset + errand.at_ms, self.run_errand, errand)
+        for words in plan.rules:
+            self.rule(cluster.names[0], list(words))
 
     # -- producers -----------------------------------------------------------------------------------------
 
@@ -195,6 +203,15 @@ class Workload:
         argv = [b"PAUSE", queue.encode(), *(word.encode() for word in words)]
         client.send("pause", argv, {"queue": queue, "words": words}, lambda *_: self.close_soon(client))
 
+    def rule(self, node: str, words: list[str]) -> None:
+        """An operator sets something for the whole cluster."""
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return
+        client = Client(self.cluster, "op", host)
+        argv = [word.encode() for word in words]
+        client.send("rule", argv, {"words": words}, lambda *_: self.close_soon(client))
+
     def close_soon(self, client: Client) -> None:
         self.cluster.push(self.cluster.now, Client.close, client)
 
@@ -219,6 +236,8 @@ class Workload:
         self.is_draining = True
         queues = tuple(self.plan.queues)
         self.resume_all(None)
+        for name in self.cluster.names if self.plan.rules else "":
+            self.rule(name, ["CRON", "DEL", "tick"])
         self.cluster.push(self.cluster.now + LONGEST_WAY_MS, self.resume_all, None)
         for number, name in enumerate(self.cluster.names):
             consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)
