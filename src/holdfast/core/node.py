@@ -63,6 +63,7 @@ from holdfast.core import (
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
+from holdfast.core.books import Books
 from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
@@ -258,6 +259,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.books: Books = Books()  # queues with journals of their own
         self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice
