@@ -1,6 +1,6 @@
 """Servers for the comparison, one at a time, each with its usual way to keep jobs: fsync about every second.
 
-    with running("redis", folder) as port: ...
+    with running("redis", folder) as (port, pid): ...
 
 A server is a child process, ended by its own handle. A program that is not installed raises `Missing`, and its rows
 are left out, with a line that says so.
@@ -70,8 +70,8 @@ def rabbit_environment(port: int, folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(name: str, folder: Path) -> Iterator[int]:
-    """The port of a server that answers."""
+def running(name: str, folder: Path) -> Iterator[tuple[int, int]]:
+    """The port of a server that answers, and its process."""
     port = free_port()
     command = COMMANDS[name](port, folder)
     if shutil.which(command[0]) is None:
@@ -84,7 +84,7 @@ def running(name: str, folder: Path) -> Iterator[int]:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         stack.callback(end, process)
         wait_for(port, process, folder / "server.log")
-        yield port
+        yield port, process.pid
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

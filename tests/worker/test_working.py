@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.doors.faces import DOORS
 from tests.proc.harness import until
 
 import holdfast
@@ -128,6 +129,19 @@ def test_what_is_no_task_is_not_lost(shop: Shop) -> None:
     view = until(lambda: (v := shop.queue.show(strange)) and v.nacks == 1 and v)
     assert 20_000 < view.next_requeue_ms <= 30_000  # a newer worker may know it
     assert shop.queue.show(packed) is None
+
+
+@pytest.mark.parametrize("door", ["http", "grpc", "served"])
+def test_a_worker_works_at_every_door(tmp_path: Path, door: str) -> None:
+    with DOORS[door]() as url, Shop(tmp_path, url) as shop:
+        tasks.app.bind(shop.queue)
+        worker = shop.worker("-q", "async,naps", "--lease", "1", "-c", "4")
+        assert tasks.add.add(20, 22).wait(20) == 42
+        tasks.nap.add("it", 2.0)
+        shop.noted("end it")
+        shop.settled("async", "naps")
+        assert shop.count()["begin it"] == 1
+        assert worker.stop() == 0
 
 
 def test_the_cluster_knows_its_workers(shop: Shop) -> None:

@@ -14,7 +14,7 @@ from .adding import AddOptions
 from .asks import Ask
 from .checks import Body
 from .resp import Arg, Reply
-from .values import DeadJob, JobView, QueueStats, WorkerView
+from .values import DeadJob, JobView, QueueStats, Schedule, WorkerView
 
 T = TypeVar("T")
 BROWSE_COUNT = 100
@@ -149,9 +149,9 @@ def schedule(
     return Ask([*argv, *adding.words(options)], ignore, again=True)
 
 
-def schedules() -> Ask[list[Reply]]:
+def schedules() -> Ask[list[Schedule]]:
     """CRON LIST."""
-    return Ask(["CRON", "LIST"], values.items, again=True)
+    return Ask(["CRON", "LIST"], values.schedules, again=True)
 
 
 def unschedule(name: str) -> Ask[bool]:
@@ -294,8 +294,8 @@ class Admin:
         """Add a job whenever a cron expression says so. The same name again replaces it."""
         self._ask(schedule(name, when, queue, body, zone, missed, options))
 
-    def schedules(self) -> list[Reply]:
-        """All schedules, as the node tells them."""
+    def schedules(self) -> list[Schedule]:
+        """All schedules there are."""
         return self._ask(schedules())
 
     def unschedule(self, name: str) -> bool:
@@ -422,7 +422,7 @@ class AsyncAdmin:
         """See `Queue.schedule`."""
         await self._ask(schedule(name, when, queue, body, zone, missed, options))
 
-    async def schedules(self) -> list[Reply]:
+    async def schedules(self) -> list[Schedule]:
         """See `Queue.schedules`."""
         return await self._ask(schedules())
 

@@ -23,6 +23,7 @@ import math
 import os
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, cast
@@ -36,6 +37,7 @@ READ_BYTES: Final = 64 * 1024
 PIPELINE_MAX: Final = 1000
 """Commands under way at once in `call_many`. A node must hold their answers while we still write."""
 WITHDRAW_S: Final = 1.0
+NEVER_SET: Final = -1.0
 SLICE_S: float | None = 1.0 if os.name == "nt" else None
 """Where a signal does not interrupt a blocking read, reads are short, so that Ctrl-C works."""
 
@@ -54,6 +56,10 @@ class Connection:
             self._socket = _connect(target)
         except (OSError, UnicodeError) as error:
             raise target.unreachable(error) from error
+        self._by_kernel = target.tls is None and os.name != "nt"
+        self._timeouts: dict[int, float | None] = {}
+        if self._by_kernel:
+            self._socket.settimeout(None)
         self.is_open = True
         try:
             self._introduce()
@@ -63,9 +69,17 @@ class Connection:
 
     def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None) -> Reply:
         """Send one command, return its answer."""
-        with self._whole(undo):
+        if not self.is_open:
+            raise self.target.unreachable("it was closed")
+        try:  # `_whole`, without what a context manager costs: this is the call each job makes.
             self._send(encode(argv))
             return self._answer(self.target.allowance(patience))
+        except Error:
+            self.close()
+            raise
+        except BaseException:
+            self._withdraw(undo)
+            raise
 
     def call_many(self, commands: Sequence[Argv], patience: float | None = 0.0) -> list[Reply]:
         """Send many commands without waiting in between; their answers in order."""
@@ -87,6 +101,9 @@ class Connection:
         if not self.is_open:
             return True
         try:
+            if self._by_kernel:
+                self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+                return True
             self._socket.settimeout(0)
             if self.target.tls is None:
                 self._socket.recv(1, socket.MSG_PEEK)
@@ -134,11 +151,23 @@ class Connection:
             raise self.target.unreachable(error.text) from error
 
     def _send(self, data: bytes) -> None:
-        self._socket.settimeout(self.target.answer_timeout)
+        if self._by_kernel:
+            self._set_timeout(socket.SO_SNDTIMEO, self.target.answer_timeout)
+        else:
+            self._socket.settimeout(self.target.answer_timeout)
         try:
             self._socket.sendall(data)
         except OSError as error:
             raise self.target.lost(error) from error
+
+    def _set_timeout(self, which: int, seconds: float | None) -> None:
+        """Let the kernel watch over silence: a timeout of Python's costs a system call more at each turn."""
+        if self._timeouts.get(which, NEVER_SET) != seconds:
+            self._timeouts[which] = seconds
+            whole, part = divmod(max(seconds or 0, 0), 1)
+            if seconds is not None and seconds < 1e-6:
+                part = 1e-6  # 0 would be for ever.
+            self._socket.setsockopt(socket.SOL_SOCKET, which, struct.pack("@ll", int(whole), int(part * 1_000_000)))
 
     def _answer(self, seconds: float | None) -> Reply:
         while isinstance(reply := self._read(seconds), PUSH):
@@ -161,6 +190,12 @@ class Connection:
         return reply
 
     def _receive(self, seconds: float | None) -> bytes:
+        if self._by_kernel:
+            self._set_timeout(socket.SO_RCVTIMEO, seconds)
+            try:
+                return self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                raise TimeoutError from None
         if SLICE_S is None:
             self._socket.settimeout(seconds)
             return self._socket.recv(READ_BYTES)

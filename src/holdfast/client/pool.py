@@ -89,7 +89,11 @@ class Pool:
         for target in self.nodes.order(near):
             try:
                 if undo is None and shares(argv, patience, target):
-                    reply = self._line(target, patience != 0).call(argv)
+                    line = self._line(target, patience != 0)
+                    try:
+                        reply = line.call(argv)
+                    except Unreachable:  # It broke under another call, before anything of ours was sent.
+                        reply = self._line(target, patience != 0).call(argv)
                     if not isinstance(reply, Error) and not self.nodes.is_known(target):
                         self._learn(target)
                 else:
@@ -268,7 +272,11 @@ class AsyncPool:
         for target in self.nodes.order(near):
             try:
                 if undo is None and shares(argv, patience, target):
-                    reply = await (await self._line(target, patience != 0)).call(argv)
+                    line = await self._line(target, patience != 0)
+                    try:
+                        reply = await line.call(argv)
+                    except Unreachable:  # It broke under another call, before anything of ours was sent.
+                        reply = await (await self._line(target, patience != 0)).call(argv)
                     if not isinstance(reply, Error) and not self.nodes.is_known(target):
                         await self._learn(target)
                 else:

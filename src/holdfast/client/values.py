@@ -146,6 +146,20 @@ class DeadJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Schedule:
+    """Jobs that are added at certain times (CRON LIST)."""
+
+    name: str
+    when: str
+    zone: str
+    missed: str
+    queue: str
+    body: bytes
+    next_s: int | None
+    """When the next one comes: unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """A worker as it introduced itself (WORKER LIST)."""
 
@@ -356,6 +370,23 @@ def dead_page(reply: Reply) -> tuple[str, list[DeadJob]]:
 def workers(reply: Reply) -> list[WorkerView]:
     """What WORKER LIST answers."""
     return [WorkerView(text(each[0]), strings(each[1:])) for each in map(items, items(reply)) if each]
+
+
+def schedules(reply: Reply) -> list[Schedule]:
+    """What CRON LIST answers."""
+    found: list[Schedule] = []
+    for each in map(fields, items(reply)):
+        coming = each.get("next")
+        found.append(Schedule(
+            name=text(each.get("name")),
+            when=text(each.get("schedule")),
+            zone=text(each.get("tz")),
+            missed=text(each.get("missed")),
+            queue=text(each.get("queue")),
+            body=data(each.get("body")),
+            next_s=None if coming is None else whole(coming),
+        ))
+    return found
 
 
 def names_page(reply: Reply) -> tuple[str, list[str]]:

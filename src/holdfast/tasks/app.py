@@ -108,6 +108,12 @@ class App:
         if queue is not None:
             queue.close()
 
+    async def aclose(self) -> None:
+        """Let go of this event loop's queue. One that is embedded is the same for all, and stays."""
+        found = self._async_queues.pop(asyncio.get_running_loop(), None)
+        if found is not None and self.url.partition(":")[0] not in ("memory", "file"):
+            await found.close()
+
     @property
     def queues(self) -> list[str]:
         """The queues its tasks name."""
