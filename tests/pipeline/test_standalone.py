@@ -61,7 +61,7 @@ def test_sources_run_on_the_executors_of_a_real_cluster(master: str, three: Clus
     url = "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in three)
     app = Path(__file__).parent / "cluster_app.py"
     done = subprocess.run([sys.executable, str(app), master, url, str(tmp_path)], capture_output=True, text=True,
-                          timeout=240, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
+                          timeout=420, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said == {"kinds": {"added": 50}, "executors": 2, "taken": 50}
