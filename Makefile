@@ -148,6 +148,10 @@ bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU
 bench-journal: setup servers ## What the journal costs, beside redis-server with its own; restart with a million jobs
 	@$(PY) -m bench.journal
 
+.PHONY: bench-pipeline
+bench-pipeline: setup servers ## The data pipeline: rows a second of each source and sink, history to gold, backfill
+	@$(PY) -m bench.pipeline
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node

@@ -23,7 +23,7 @@ checkpoint = sys.argv[6]
 os.environ["CHAOS_FOLDER"] = str(folder)
 os.environ["CHAOS_DRIVER"] = str(os.getpid())
 
-from chaos.source import ChaosSource  # noqa: E402, I001
+from chaos.source import ChaosSource  # noqa: E402
 from holdfast.pipeline.session import open_session  # noqa: E402
 
 spark = open_session("local[2,6]", "chaos", {

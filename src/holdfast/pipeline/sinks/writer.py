@@ -66,18 +66,21 @@ class DirectWriter:
         begun = time.monotonic()
         size = min(self.window, max(1, int(self.rate))) if self.rate else self.window
         window: list[list[Arg]] = []
+        waiting = 0
         for batch in batches:
-            for words in rows.commands(batch, self.wanted):
+            for words, jobs in rows.commands(batch, self.wanted, size):
                 window.append(words)
-                if len(window) >= size:
-                    count += self.adder.add(window)
-                    window = []
+                waiting += jobs
+                if waiting >= size:
+                    self.adder.add(window)
+                    count += waiting
+                    window, waiting = [], 0
                     ahead = count / self.rate - (time.monotonic() - begun) if self.rate else 0.0
                     if ahead > 0:
                         time.sleep(ahead)
         if window:
-            count += self.adder.add(window)
-        return Added(count)
+            self.adder.add(window)
+        return Added(count + waiting)
 
 
 class BatchWriter(DirectWriter, DataSourceArrowWriter):
