@@ -148,6 +148,10 @@ bench-cluster: setup servers ## Three nodes and --cores beside redis-server: CPU
 bench-journal: setup servers ## What the journal costs, beside redis-server with its own; restart with a million jobs
 	@$(PY) -m bench.journal
 
+.PHONY: bench-clients
+bench-clients: setup servers ## Python programs at our door beside other brokers, and no-op tasks beside other workers
+	@tools/peers.sh
+	@$(PY) -m bench.clients
 .PHONY: bench-pipeline
 bench-pipeline: setup servers ## The data pipeline: rows a second of each source and sink, history to gold, backfill
 	@$(PY) -m bench.pipeline

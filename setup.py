@@ -63,6 +63,18 @@ def extensions() -> list[Any]:
         return []
 
 
+def make_messages() -> None:
+    """Python from the .proto of the gateway, beside it. Without protoc the gateway makes it when it starts."""
+    folder = SRC / "holdfast" / "gateway" / "proto"
+    try:
+        from grpc_tools import protoc
+    except ImportError:
+        note("grpcio-tools is not there; the gateway's messages are made when it first starts, if it is there then")
+        return
+    outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    protoc.main(["protoc", f"--proto_path={folder}", *outputs, "holdfast.proto"])
+
+
 class BuildOrFallBack(build_ext):
     """A missing or failing C compiler leaves the uncompiled form, with a note, in place of a failed install."""
 
@@ -79,4 +91,6 @@ class BuildOrFallBack(build_ext):
             self.extensions = []
 
 
+if not {"egg_info", "dist_info"} & set(sys.argv):
+    make_messages()
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrFallBack})

@@ -106,7 +106,8 @@ struct options {
     long body_bytes;
     const char *queue;                /* the list's key, for redis */
     const char *ids_path;
-    const char *add_options;          /* further words of ADDJOB, separated by blanks */
+    const char *add_options;          /* further words of ADDJOB, separated by blanks; # is a key, see `keys` */
+    long keys;                        /* how many different keys there are; 0: each job has its own */
     long add_timeout_ms;
     long ids_per_ack;
     bool once;
@@ -172,6 +173,7 @@ static int epoll_fd;
 static struct buffer body;            /* what every body looks like, apart from its serial number */
 static struct buffer templates[COMMANDS];
 static size_t serial_offset[COMMANDS];/* where in the template the serial number goes */
+static size_t key_offset;              /* and where the key of a job goes; 0: it has none */
 static long serials_used;
 static uint8_t *serials_seen;         /* --once: one bit each */
 
@@ -449,7 +451,13 @@ static void make_addjob_template(void)
     append_body(ADDJOB);
     append_word(request, timeout);
     for (int i = 0; i < count; i++) {
-        append_word(request, words[i]);
+        if (strcmp(words[i], "#") == 0) {
+            char key[SERIAL_BYTES] = {0};
+            append_bulk(request, key, sizeof key);
+            key_offset = request->length - 2 - sizeof key;
+        } else {
+            append_word(request, words[i]);
+        }
     }
     free(copy);
 }
@@ -503,6 +511,10 @@ static void append_request(struct connection *c, enum command command)
     bool has_body = command == ADDJOB || command == LPUSH;
     if (has_body && options.body_bytes >= SERIAL_BYTES) {
         write_serial(c->out.data + start + serial_offset[command], serials_used);
+        if (command == ADDJOB && key_offset > 0) {
+            long key = options.keys > 0 ? serials_used % options.keys : serials_used;
+            write_serial(c->out.data + start + key_offset, key);
+        }
         serials_used++;
     }
 }
@@ -1123,7 +1135,8 @@ static const char HELP[] =
     "  --ids FILE             written by getjob, read by ackjob\n"
     "  --ids-per-ack N        ids in one ACKJOB (1)\n"
     "  --add-timeout-ms N     ADDJOB's timeout (0)\n"
-    "  --add-options WORDS    further words of ADDJOB, e.g. \"REPLICATE 3 RETRY 10\"\n"
+    "  --add-options WORDS    further words of ADDJOB, e.g. \"REPLICATE 3 RETRY 10\"; # is a number of its own\n"
+    "  --keys N               ... of only so many different ones\n"
     "  --once                 a body that comes twice is an error; the queue must hold one run's bodies only\n"
     "  --server-pid PID       also report the CPU time this process spent on the run\n"
     "  --stall-ms N           no reply for so long ends the run (10000)\n";
@@ -1164,6 +1177,7 @@ static const struct option LONG_OPTIONS[] = {
     {"ids-per-ack", required_argument, NULL, 'k'},
     {"add-timeout-ms", required_argument, NULL, 't'},
     {"add-options", required_argument, NULL, 'a'},
+    {"keys", required_argument, NULL, 'K'},
     {"once", no_argument, NULL, 'o'},
     {"server-pid", required_argument, NULL, 's'},
     {"stall-ms", required_argument, NULL, 'S'},
@@ -1212,6 +1226,9 @@ static void take_option(int letter, const char *text)
         break;
     case 'a':
         options.add_options = text;
+        break;
+    case 'K':
+        options.keys = number_between("keys", text, 0, INT32_MAX);
         break;
     case 'o':
         options.once = true;

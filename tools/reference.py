@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.client.errors import BadRequest, Error, Refused, from_reply
+from holdfast.client.errors import BadRequest, Error, Refused, Unknown, from_reply
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import CHOICE, NUMBER, OUTPUT_LIMIT, SETTINGS, SIZE, SWITCH, Setting
 from holdfast.shell.settings import variable
@@ -242,6 +242,8 @@ def verdict(error: Error) -> str:
         return "it is a fault of ours"
     if isinstance(error, Refused):
         return "yes, later or elsewhere"
+    if isinstance(error, Unknown):
+        return "it may have been done: look, or repeat what may be done twice"
     assert isinstance(error, BadRequest)
     return "no, change the call"
 
@@ -255,9 +257,9 @@ def errors_page() -> str:
     return page(
         "Errors", "core/errors.py, core/commands/ and wire/resp.py",
         "An error reply is a code in capitals and words. Codes and words are Disque's wherever Disque has them. A "
-        "command that is answered with an error has changed nothing, unless the error is an internal one. "
-        "`…` stands for something named at that place. The third column is the exception that Holdfast's own client "
-        "raises, in `holdfast.client.errors`; the last answers the question a caller has first: may I try again?",
+        "command that is answered with an error has changed nothing, unless the error is an internal one or says "
+        "UNKNOWN. `…` stands for something named at that place. The third column is the exception that Holdfast's own "
+        "client raises, in `holdfast.client.errors`; the last column answers: may I try again?",
         table(["code", "text", "Python", "try again?"], rows),
         "## Protocol errors\n\nA client that breaks the protocol, or sends more of it than the "
         "[limits](limits.md) allow, gets one of these, and its connection is closed.",

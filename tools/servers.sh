@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # The programs from Debian that some tests and the benchmark need beside Python: redis-server and redis-cli; Sidekiq and
-# npm (for BullMQ) write what the importers of the pipeline are tested with.
+# npm (for BullMQ) write what the importers of the pipeline are tested with; nginx stands before three gateways.
 # On CI, as root, they are installed when missing. Elsewhere this only says what is missing: the tests that
 # need them are skipped then.
 set -euo pipefail
 
-declare -A package=([redis-server]=redis-server [redis-cli]=redis-tools [sidekiq]=ruby-sidekiq [npm]=npm)
+declare -A package=([redis-server]=redis-server [redis-cli]=redis-tools [sidekiq]=ruby-sidekiq [npm]=npm
+    [nginx]=nginx-light)
 missing=()
 for program in "${!package[@]}"; do
-    command -v "$program" > /dev/null || missing+=("${package[$program]}")
+    PATH=$PATH:/usr/sbin command -v "$program" > /dev/null || missing+=("${package[$program]}")
 done
 [ "${#missing[@]}" -eq 0 ] && exit 0
 

@@ -36,5 +36,6 @@ else
         exit 1
     fi
 fi
+tools/assets.sh
 touch .venv/.ready
 .venv/bin/holdfast --version

@@ -6,6 +6,7 @@
     holdfast.open("holdfast://:secret@10.0.0.1")          with a password (percent-encode odd characters)
     holdfast.open("holdfasts://10.0.0.1?ca=ca.pem")       with TLS; also cert= and key= to show who we are
     holdfast.open("unix:///run/holdfast.sock")            a node on this machine
+    holdfast.open("http://gateway:7780")                  through a gateway; also https://, grpc:// and grpcs://
     await holdfast.aopen(…)                               the same, for asyncio
 
 What comes back is the same `Queue` (or `AsyncQueue`) whatever the url says, so moving from an embedded
@@ -23,18 +24,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading, NotAvailable
+from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
+from holdfast.client.tunnel import AsyncGrpcChannel, AsyncHttpChannel, GrpcChannel, HttpChannel, Place
 
-LATER: Final = {
-    "http": "a queue behind the HTTP gateway",
-    "https": "a queue behind the HTTP gateway",
-    "grpc": "a queue behind the gRPC gateway",
-    "grpcs": "a queue behind the gRPC gateway",
-}
-"""Doors that are planned and named, so that their urls get a straight answer."""
+PLAIN: Final = ("memory", "file", "holdfast", "holdfasts", "unix")
+THROUGH: Final = ("http", "https", "grpc", "grpcs")
+"""Doors that lead through a gateway."""
 
 
 def open(
@@ -53,7 +51,12 @@ def open(
         from holdfast.embedded import open_file
 
         return open_file(*folder_settings(rest))
-    pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
+    pool: Pool | HttpChannel | GrpcChannel
+    if scheme in THROUGH:
+        place = Place(url, connect_timeout, answer_timeout)
+        pool = HttpChannel(place) if scheme.startswith("http") else GrpcChannel(place)
+    else:
+        pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(pool.call(["PING"]))
     except ConnectionLost as error:
@@ -81,7 +84,12 @@ async def aopen(
         from holdfast.embedded import open_file_async
 
         return open_file_async(*folder_settings(rest))
-    pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
+    pool: AsyncPool | AsyncHttpChannel | AsyncGrpcChannel
+    if scheme in THROUGH:
+        place = Place(url, connect_timeout, answer_timeout)
+        pool = AsyncHttpChannel(place) if scheme.startswith("http") else AsyncGrpcChannel(place)
+    else:
+        pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
     try:
         check(await pool.call(["PING"]))
     except ConnectionLost as error:
@@ -101,9 +109,7 @@ def split(url: str) -> tuple[str, str]:
         raise TypeError(f"open() takes a url as a str, such as 'memory:' or 'holdfast://host', not {kind}")
     scheme, colon, rest = url.partition(":")
     scheme = scheme.lower()
-    if scheme in LATER:
-        raise NotAvailable(f"{scheme}: urls ({LATER[scheme]}) are not available in this version of Holdfast")
-    if not colon or scheme not in ("memory", "file", "holdfast", "holdfasts", "unix"):
+    if not colon or scheme not in (*PLAIN, *THROUGH):
         # Not the whole url: a password may be in it.
         raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, file:folder, holdfast://host:port or unix:///path")
     return scheme, rest

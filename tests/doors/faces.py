@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from tests.gateway.running import Gateway, address
 from tests.proc.harness import Node
 
 import holdfast
@@ -43,11 +44,25 @@ def served() -> Iterator[str]:
         yield serving.url
 
 
+@contextlib.contextmanager
+def http() -> Iterator[str]:
+    with Node() as node, Gateway(address(node), "--grpc", "-1") as gateway:
+        yield gateway.url
+
+
+@contextlib.contextmanager
+def grpc() -> Iterator[str]:
+    with Node() as node, Gateway(address(node)) as gateway:
+        yield f"grpc://127.0.0.1:{gateway.grpc_port}"
+
+
 DOORS: dict[str, Callable[[], contextlib.AbstractContextManager[str]]] = {
     "memory": memory,
     "file": file,
     "resp": resp,
     "served": served,
+    "http": http,
+    "grpc": grpc,
 }
 
 

@@ -12,7 +12,7 @@ import redis
 import trustme
 from cluster_harness import free_ports
 from harness import Client, Node, until
-from test_users import SECRETS, users
+from users_file import SECRETS, users
 
 BIG = 300_000
 

@@ -1,10 +1,7 @@
 """Users on a real node: who gets in, what each may do, how guessers are slowed, and what the log never says."""
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 from harness import ErrorReply, Node, until
-
-SECRETS = {"boss": "the-boss-is-in-today", "shop": "orders-orders-orders", "mailer": "letters-and-stamps"}
-
-
-def users(path: Path, *words: str, secret: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast", "users", *words, "--file", str(path)], input=secret + "\n",
-        capture_output=True, text=True, env=dict(os.environ), timeout=60,
-    )
+from users_file import SECRETS, users
 
 
 @pytest.fixture(scope="module")

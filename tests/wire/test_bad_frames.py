@@ -122,7 +122,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
         questions = {
             inquire.FIGURES: b"*", inquire.LEASED: struct.pack("<I", 1) + deed, inquire.CANCELLED: jid,
             inquire.WORKERS: b"", inquire.EXPLAINED: jid, inquire.DEAD: dead,
-            inquire.CHANGED: jid + b"\x05" + name(b"r"),
+            inquire.CHANGED: jid + b"\x05" + name(b"r"), inquire.FLUSHED: b"none",
         }
         messages = [
             (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
@@ -145,6 +145,13 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.ENDED, jid + b"\x01\x01" + name(b"result")),
             (bus.REGISTER, name(b"queue") + name(b"q") + name(b"maxlen") + b"\x01" + name(b"99") + life + b"e" * 40),
             (bus.DIGEST, life + b"\x01"),
+            (bus.CRONRAN, name(b"entry") + number + life),
+            *[(kind, b"\x00" + name(b"domain") + struct.pack("<I", 3)) for kind in (
+                bus.WANT, bus.SPENT, bus.UNSPENT, bus.SLOW)],
+            (bus.GRANT, b"\x00" + name(b"domain") + struct.pack("<II", 3, 1000)),
+            (bus.LEVEL, b"\x00" + name(b"domain") + struct.pack("<I", 0) + number),
+            (bus.QUOTA, b"\x00" + name(b"q") + number + number + number),
+            (bus.LEVELS, b"\x00" + name(b"q") + number + number + b"\x01"), (bus.RECALL, b"\x00" + name(b"q")),
             (bus.SLOTS, struct.pack("<HHIB", 1, 7, 3, 0)), (bus.SLOTASK, number + struct.pack("<HHI", 1, 7, 3)),
             (bus.SLOTGAVE, number + struct.pack("<HH", 1, 7)), (bus.HANDOVER, struct.pack("<HHI", 1, 7, 3)),
             (bus.HOMED, b"\x00" + number + in_group), (bus.MERGED, jid + jid),

@@ -151,14 +151,13 @@ def test_a_lost_connection_loses_no_job_and_doubles_none(shop: Shop, node: Node)
 
 
 def test_a_worker_goes_on_at_another_node_when_its_own_dies(tmp_path: Path) -> None:
+    """It was told of one node only, and learned of the other there."""
     with Node("--set", "appendonly=no") as first, Node("--join", f"127.0.0.1:{first.port}") as second:
         with holdfast.open(f"holdfast://127.0.0.1:{second.port}") as queue:
             until(lambda: len(queue.call("HELLO")) == 4)  # type: ignore[arg-type]
         with Shop(tmp_path, f"holdfast://127.0.0.1:{second.port}") as shop:
             tasks.app.bind(shop.queue)
-            worker = shop.worker(
-                "-q", "naps,async", "--lease", "2", url=f"holdfast://127.0.0.1:{first.port},127.0.0.1:{second.port}"
-            )
+            worker = shop.worker("-q", "naps,async", "--lease", "2", url=f"holdfast://127.0.0.1:{first.port}")
             tasks.add.add_many(tasks.add.call(n, 0) for n in range(50))
             shop.noted(*(f"add {n} 0" for n in range(50)))
             first.process.kill()

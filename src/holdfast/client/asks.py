@@ -18,7 +18,7 @@ from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Unpa
 from . import adding, checks, values
 from .adding import ADD_TIMEOUT_S, AddOptions
 from .checks import Body
-from .errors import BadRequest, Error, Unknown
+from .errors import BadRequest, Error, LeaseLost, Unknown
 from .resp import Arg, Argv, Reply, to_bytes
 from .values import Delivery, Explanation, JobView, Peeked, Waited
 
@@ -43,9 +43,9 @@ class Held(NamedTuple):
         return self.token[:8]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask(Generic[T]):
-    """A command and all there is to know about its answer."""
+    """A command and all there is to know about its answer. Not frozen: that would cost a microsecond each."""
 
     argv: Argv
     read: Callable[[Reply], T]
@@ -122,7 +122,26 @@ def give_back(reply: Reply) -> Argv | None:
     return ["RELEASE", *ids] if ids else None
 
 
-def done(jobs: Sequence[Held], result: Body | None = None) -> list[Ask[int]]:
+class Settling(NamedTuple):
+    """Commands that answer for jobs: one for all that need no words of their own, one for each of the others."""
+
+    commands: list[Argv]
+    near: str
+    jobs: tuple[str, ...]
+
+    def count(self, replies: Sequence[Reply]) -> int:
+        """How many jobs were settled. Among several, one whose lease was lost is not ours to settle: not counted."""
+        count = 0
+        for reply in replies:
+            if isinstance(reply, Error):
+                if len(self.jobs) == 1 or not isinstance(reply, LeaseLost):
+                    raise reply
+            else:
+                count += values.whole(reply)
+        return count
+
+
+def done(jobs: Sequence[Held], result: Body | None = None) -> Settling:
     """ACKJOB → how many of them were still open."""
     if result is None:
         return _settle("ACKJOB", jobs, [])
@@ -133,7 +152,7 @@ def done(jobs: Sequence[Held], result: Body | None = None) -> list[Ask[int]]:
 
 def fail(
     jobs: Sequence[Held], error: str = "", after: float | None = None, is_dead: bool = False, throttled: bool = False
-) -> list[Ask[int]]:
+) -> Settling:
     """NACK → how many of them are queued again, or wait to be."""
     words: list[Arg] = []
     if throttled:
@@ -147,23 +166,22 @@ def fail(
     return _settle("NACK", jobs, words)
 
 
-def release(jobs: Sequence[Held], after: float | None = None) -> list[Ask[int]]:
+def release(jobs: Sequence[Held], after: float | None = None) -> Settling:
     """RELEASE → how many of them are queued again. Uses up no attempt."""
     return _settle("RELEASE", jobs, [] if after is None else ["DELAY", checks.rounded_up("after", after)])
 
 
-def _settle(command: str, jobs: Sequence[Held], words: list[Arg]) -> list[Ask[int]]:
-    """One command for those without token and further words, one for each of the others."""
-    bare = [] if words else [job.id for job in jobs if not job.token]
-    asks = [Ask([command, *bare], values.whole, jobs=tuple(bare))] if bare else []
-    for job in jobs:
-        if job.token:
-            asks.append(Ask(
-                [command, job.id, "TOKEN", job.token, *words], values.whole, near=job.near, jobs=(job.id,)
-            ))
+def _settle(command: str, jobs: Sequence[Held], words: list[Arg]) -> Settling:
+    commands: list[Argv] = []
+    bare = [] if words else [job[0] for job in jobs if not job[1]]
+    if bare:
+        commands.append([command, *bare])
+    for job_id, token in jobs:
+        if token:
+            commands.append([command, job_id, "TOKEN", token, *words])
         elif words:
-            asks.append(Ask([command, job.id, *words], values.whole, jobs=(job.id,)))
-    return asks
+            commands.append([command, job_id, *words])
+    return Settling(commands, jobs[0].near, tuple([job[0] for job in jobs]))
 
 
 def extend(job: Held, seconds: float | None = None) -> Ask[float]:

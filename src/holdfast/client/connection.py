@@ -25,7 +25,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 from .asks import Undo
 from .errors import BadRequest, Error, Unknown
@@ -47,6 +47,8 @@ class Connection:
         """Connect and introduce ourselves. `Unreachable`, or what the node says to the introduction."""
         self.target = target
         self.is_open = False
+        self.used = 0.0
+        """When it last brought an answer."""
         self._reader = reader or new_reader()
         try:
             self._socket = _connect(target)
@@ -267,8 +269,7 @@ class AsyncConnection:
         self.is_open = False
         transport = self._writer.transport
         transport.set_protocol(protocol)
-        assert isinstance(transport, asyncio.Transport)
-        return transport
+        return cast(asyncio.Transport, transport)  # uvloop's is none by its type
 
     async def close(self) -> None:
         """Close it. A task that waits on it is woken with `ConnectionLost`."""

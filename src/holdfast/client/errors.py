@@ -213,12 +213,13 @@ class Closed(Error):
 
 _KINDS: Final[tuple[type[Error], ...]] = (
     NoRepl, Paused, MaxLen, OutOfMemory, Leaving, Loading, Misconfigured, Duplicate, BadId, NoJob, LeaseLost,
-    TooLate, NotAllowed,
+    TooLate, NotAllowed, Unknown,
 )
 _BY_CODE: Final[dict[str, type[Error]]] = {
     **{kind.code: kind for kind in _KINDS},
     "WRONGPASS": NotAllowed,
     "NOPERM": NotAllowed,
+    "TRYAGAIN": Refused,
 }
 # These share the code ERR with every syntax error: only the text tells them apart.
 _BY_TEXT: Final[tuple[tuple[str, type[Error]], ...]] = (

@@ -23,6 +23,7 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,7 +33,7 @@ from .connection import AsyncConnection, Connection
 from .errors import BadRequest, Closed, Error, Leaving, Loading, TooManyClients, Unknown, Unreachable
 from .nodes import Nodes
 from .resp import Argv, Reply, to_bytes, to_text
-from .shared import AsyncShared, Shared
+from .shared import IDLE_S, AsyncShared, Shared
 from .target import Target, none_reachable
 
 WAITING_MAX: Final = 1000
@@ -203,7 +204,7 @@ class Pool:
                     self._busy.add(connection)
             if connection is None:
                 return self._connect(target)
-            if not connection.is_stale():
+            if time.monotonic() - connection.used < IDLE_S or not connection.is_stale():
                 return connection
             with self._lock:
                 self._busy.discard(connection)
@@ -220,6 +221,7 @@ class Pool:
         raise closed()
 
     def _checkin(self, connection: Connection) -> None:
+        connection.used = time.monotonic()
         with self._lock:
             self._busy.discard(connection)
             if connection.is_open and not self._is_closed:

@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar, Unpack
 from . import asks, checks
 from .adding import AddOptions
 from .admin import Admin, AsyncAdmin
-from .asks import Ask, Cancelled, Held, Kept, Undo
+from .asks import Ask, Cancelled, Held, Kept, Settling, Undo
 from .checks import Body
 from .errors import Empty, LeaseLost, Unknown
 from .jobs import AsyncJob, Job
@@ -227,13 +227,14 @@ class Queue(Admin):
                 raise
         return ask.answer(self.channel.call(ask.argv, ask.patience, ask.undo, ask.near))
 
-    def _settle(self, many: list[Ask[int]]) -> int:
-        if len(many) == 1:
-            return self._ask(many[0])
+    def _settle(self, settling: Settling) -> int:
+        commands, near, jobs = settling
         try:
-            return counted(many, self.channel.call_many([ask.argv for ask in many], many[0].near))
+            if len(commands) == 1:
+                return settling.count([self.channel.call(commands[0], near=near)])
+            return settling.count(self.channel.call_many(commands, near))
         except Unknown as error:
-            error.jobs = tuple(job for ask in many for job in ask.jobs)
+            error.jobs = jobs
             raise
 
 
@@ -367,13 +368,14 @@ class AsyncQueue(AsyncAdmin):
                 raise
         return ask.answer(await self.channel.call(ask.argv, ask.patience, ask.undo, ask.near))
 
-    async def _settle(self, many: list[Ask[int]]) -> int:
-        if len(many) == 1:
-            return await self._ask(many[0])
+    async def _settle(self, settling: Settling) -> int:
+        commands, near, jobs = settling
         try:
-            return counted(many, await self.channel.call_many([ask.argv for ask in many], many[0].near))
+            if len(commands) == 1:
+                return settling.count([await self.channel.call(commands[0], near=near)])
+            return settling.count(await self.channel.call_many(commands, near))
         except Unknown as error:
-            error.jobs = tuple(job for ask in many for job in ask.jobs)
+            error.jobs = jobs
             raise
 
 
@@ -392,13 +394,6 @@ def _held(job: object) -> Held:
         return Held(found)
     hint = "; pass several as done(*jobs)" if isinstance(job, list | tuple | set) else ""
     raise TypeError(f"a job or its id is wanted, not {checks.kind(job)}{hint}")
-
-
-def counted(many: list[Ask[int]], replies: list[Reply]) -> int:
-    """How many jobs were settled. One whose lease was lost is not ours to settle, and not counted."""
-    return sum(
-        ask.answer(reply) for ask, reply in zip(many, replies, strict=True) if not isinstance(reply, LeaseLost)
-    )
 
 
 def kept(job: Held, words: list[Kept], seconds: float) -> float:

@@ -17,32 +17,32 @@ from .resp import Reply, to_text
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def _nothing() -> Mapping[str, str]:
-    return NOTHING
-
-
 Ending: TypeAlias = Literal["done", "dead", "expired", "deleted", "waiting", "unknown"]
 """How a job that was waited for stands; `waiting` and `unknown` are no ending."""
 
 
-@dataclass(slots=True)
 class Delivery:
-    """One hand-out of one job, as data. Not frozen: that would cost a worker a microsecond per job."""
+    """One hand-out of one job, as data. No dataclass: a worker makes one per job, and those cost thrice as much."""
 
-    id: str
-    queue: str
-    body: bytes
-    nacks: int = 0
-    """How often a worker gave the job back."""
-    additional_deliveries: int = 0
-    """How often it was handed out again because nobody answered for it."""
-    token: str = ""
-    """Proof that this hand-out is ours; empty where it was not asked for."""
-    attempt: int = 1
-    priority: int = 5
-    headers: Mapping[str, str] = field(default_factory=_nothing)
-    keys: Mapping[str, str] = field(default_factory=_nothing)
-    """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
+    __slots__ = (
+        "additional_deliveries", "attempt", "body", "headers", "id", "keys", "nacks", "priority", "queue", "token",
+    )
+
+    def __init__(self, id: str, queue: str, body: bytes, token: str = "") -> None:
+        self.id = id
+        self.queue = queue
+        self.body = body
+        self.nacks = 0
+        """How often a worker gave the job back."""
+        self.additional_deliveries = 0
+        """How often it was handed out again because nobody answered for it."""
+        self.token = token
+        """Proof that this hand-out is ours; empty where it was not asked for."""
+        self.attempt = 1
+        self.priority = 5
+        self.headers = NOTHING
+        self.keys = NOTHING
+        """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +196,7 @@ def fields(reply: Reply) -> dict[str, Reply]:
 
 def deliveries(reply: Reply) -> list[Delivery]:
     """What GETJOB answers, with or without counters and meta; null is no job."""
-    if reply is None:
-        return []
-    return [_delivery(items(entry)) for entry in items(reply)]
+    return [] if reply is None else [_delivery(items(entry)) for entry in items(reply)]
 
 
 META_AT: Final = 7
@@ -208,24 +206,29 @@ META_AT: Final = 7
 def _delivery(entry: list[Reply]) -> Delivery:
     if len(entry) < 3:
         raise _unexpected("queue, id, body", entry)
-    job = Delivery(text(entry[1]), text(entry[0]), data(entry[2]))
+    queue, job_id, body = entry[:3]
+    if not (isinstance(queue, bytes) and isinstance(job_id, bytes) and isinstance(body, bytes)):
+        raise _unexpected("queue, id, body", entry)
+    job = Delivery(job_id.decode("utf-8", "surrogateescape"), queue.decode("utf-8", "surrogateescape"), body)
     if len(entry) == 3:
         return job
     if len(entry) == META_AT + 10 and entry[META_AT] == b"token":
-        job.nacks = whole(entry[4])
-        job.additional_deliveries = whole(entry[6])
-        job.token = text(entry[8])
-        job.attempt = whole(entry[10])
-        job.priority = whole(entry[12])
-        headers, keys = entry[14], entry[16]
+        _, nacks, _, again, _, token, _, attempt, _, priority, _, headers, _, keys = entry[3:]
     else:
         extra = fields(entry[3:])
-        job.nacks = whole(extra.get("nacks", 0))
-        job.additional_deliveries = whole(extra.get("additional-deliveries", 0))
-        job.token = text(extra.get("token", b""))
-        job.attempt = whole(extra.get("attempt", 1 + job.nacks + job.additional_deliveries))
-        job.priority = whole(extra.get("priority", 5))
-        headers, keys = extra.get("headers"), extra.get("keys")
+        nacks, again = extra.get("nacks", 0), extra.get("additional-deliveries", 0)
+        token, attempt = extra.get("token", b""), extra.get("attempt", 1 + whole(nacks) + whole(again))
+        priority, headers, keys = extra.get("priority", 5), extra.get("headers"), extra.get("keys")
+    if not (
+        isinstance(nacks, int) and isinstance(again, int) and isinstance(token, bytes) and isinstance(attempt, int)
+        and isinstance(priority, int)
+    ):
+        raise _unexpected("counters, token, attempt, priority", entry)
+    job.nacks = nacks
+    job.additional_deliveries = again
+    job.token = token.decode("ascii", "replace")
+    job.attempt = attempt
+    job.priority = priority
     if headers:
         job.headers = strings(headers)
     if keys:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import batches, gates, links, peers, records, replicate, results, rules, tombs
-from holdfast.core.ids import id_seq
+from holdfast.core import batches, bounds, gates, links, peers, records, replicate, results, rules, tombs
+from holdfast.core.ids import CRON_PREFIX, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -97,6 +97,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
         job.queue.remove(job)
     node.asking.pop(job, None)
     rules.let_go(node, job)
+    bounds.ended(node, job)
     ask_everybody_if_unsure(node, job)
     if job.flags & SPECIAL:
         results.tell_end(node, job, results.word_of(why))
@@ -219,8 +220,8 @@ def is_of_an_earlier_life(node: Node, jid: bytes) -> bool:
 
 
 def is_made_by_a_node_we_know(node: Node, jid: bytes) -> bool:
-    """This one among them."""
-    return any([jid[2:10] == peer.node_id()[:8] for peer in node.peers])
+    """This one among them; and any of them makes jobs on a schedule."""
+    return jid.startswith(CRON_PREFIX) or any([jid[2:10] == peer.node_id()[:8] for peer in node.peers])
 
 
 def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool, holders: i64) -> None:

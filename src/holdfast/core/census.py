@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import heal
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core import heal, rules
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, COUNTED, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME
 from holdfast.core.queue import Queue, Tally
 
@@ -29,6 +29,8 @@ SOON_MS: Final = 500
 
 def note(node: Node, job: Job) -> None:
     """The walk has come to this job."""
+    if job.flags & COUNTED and not rules.is_out(node, job):
+        rules.let_go(node, job)  # another node sees to it, and nobody said so here
     queue = job.queue
     if queue.census != node.census:
         queue.counted = tally(node, queue)

@@ -83,6 +83,8 @@ def set_throttle(node: Node, throttle: Throttle, kind: bytes, name: bytes) -> No
     if interval != throttle.interval or burst != throttle.burst:
         throttle.set_rate(interval, burst, now_ns(node))
     throttle.most = most
+    if most > 0:
+        node.domains.has_places = True
     throttle.adapts = registers.value(node, kind, name, b"adapt") == b"yes"
     throttle.is_limited = interval != 0 or most != 0
     rules.line_up(throttle)

@@ -82,6 +82,7 @@ TOO_LATE: Final = (
     b"TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
 )
 MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+NO_BOUND: Final = b"TRYAGAIN The node that keeps the bound of this queue for the whole cluster cannot be reached"
 PAUSED: Final = b"PAUSED Queue paused in input, try later"
 OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
@@ -94,7 +95,11 @@ NO_REPL_LEAVING: Final = (
 )
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 NO_HOME: Final = b"NOREPL The node that decides about its key could not be reached in time; nothing was added"
-LOST_HOME: Final = b"the node that decides about its key went away before it answered"
+ADD_UNKNOWN: Final = (
+    b"UNKNOWN %b may have been added or not: the node that decides about its key went away before it answered"
+)
+ADD_ENDED: Final = b"UNKNOWN %b was added and has ended, or was given up"
+DUPLICATE: Final = b"DUPLICATE %b has this key already"
 NO_ANSWER: Final = b"UNKNOWN the node that has to do this did not answer; it may have done it or not"
 NOT_HOME: Final = b"TRYAGAIN the node that decides about this is being found"
 BATCH_COUNT: Final = b"ERR BATCH CLOSE takes a number of jobs from 0 to 1000000"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import groups, inquire, requeue
+from holdfast.core import gates, groups, home, inquire, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -108,7 +108,8 @@ def of_queue(node: Node, job: Job) -> list[Reason]:
     queue = job.queue
     found: list[Reason] = []
     if queue.paused & PAUSE_OUT:
-        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused]))
+        until = queue.pause_until - node.now if queue.pause_until else NO_END
+        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused], until))
     if node.is_leaving:
         found.append(Reason(b"leaving", b"its node is leaving, and gives it to another"))
     ahead = queue.ahead(job)
@@ -125,6 +126,8 @@ def of_waiting(node: Node, job: Job) -> list[Reason]:
     left = max(0, job.qtime - node.now) if job.qtime else NO_END
     if groups.is_held(job):
         return []  # of_group knows
+    if job.responsible == ME and gates.is_elsewhere(node, job) and not requeue.is_leased(node, job):
+        return [Reason(b"home", b"the node that decides about its group or key cannot be reached", left)]
     if job.flags & MOVING:
         return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
     if job.responsible != ME:
@@ -169,7 +172,20 @@ def of_group(node: Node, job: Job) -> list[Reason]:
     return [Reason(b"group", count % more.group + b" before it")]
 
 
-REASONS: Final[list[Finder]] = [of_state, of_group]
+def of_home(node: Node, job: Job) -> list[Reason]:
+    """It has a key, and another node decides when it is queued."""
+    if job.state != ACTIVE or not home.is_keyed(job) or home.is_home_of(node, job):
+        return []
+    index = home.owner(node, home.slot_of_job(job))
+    if index == ME:
+        return [Reason(b"home", b"this node is to decide about its key, and asks the others what they know of it")]
+    if node.peers[index].is_linked:
+        return []  # that one knows better
+    words = b"node %b decides about its key and cannot be reached; if that lasts, another takes over"
+    return [Reason(b"home", words % peer_name(node, index))]
+
+
+REASONS: Final[list[Finder]] = [of_state, of_group, of_home]
 """All that can keep a job back. A finder looks at one job of this node and says what it knows."""
 
 
@@ -188,6 +204,8 @@ def history(node: Node, job: Job) -> list[bytes]:
                 who, TRY_NAMES[each.how], max(0, int(each.ended - each.began)), said))
         if more.round > 0:
             found.append(b"sent back from the dead " + times(i64(more.round)))
+    if job.replicate == 1 and home.is_keyed(job) and not home.is_alone(node):
+        found.append(b"one copy: if its node is lost, or away for long, nobody knows that its key is taken")
     if job.nacks > 0 or job.deliveries > 0:
         found.append(b"given back by workers %b, queued again for other reasons %b" % (
             times(i64(job.nacks)), times(i64(job.deliveries))))

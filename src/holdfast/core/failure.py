@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, gates, history, leases, records, requeue
+from holdfast.core import acks, fate, gates, grants, history, leases, records, requeue
 from holdfast.core import rules as throttles
 from holdfast.core.job import ACTIVE, BACKING_OFF, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import ERROR_BYTES_MAX
@@ -89,6 +89,8 @@ def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, is_final: b
 def slow_down(node: Node, job: Job, ms: i64) -> None:
     """A worker was told by whoever it called to come back later (NACK … RETRYAFTERMS): its whole domain should."""
     node.count("retry-after")
+    for throttle in throttles.throttles(node, job):
+        grants.slow_down(node, throttle, ms)
 
 
 def note(node: Node, job: Job, how: i64, error: bytes) -> None:
@@ -163,6 +165,8 @@ def lease_ended(node: Node, job: Job) -> bool:
     rules = failure_rules(node, job)
     if job.more is None and lease is None and rules.attempts == 0 and rules.backoff == 0 and rules.poison == 0:
         return False
+    if job.more is not None and lease is None and not node.broken("queued-counts-as-failed"):
+        return False  # it waited in its queue when this node was stopped, or slept: nobody had it
     is_gone = lease is not None and lease.start == node.start and int(job.taker) not in node.sessions
     fail(node, job, WORKER_GONE if is_gone else LEASE_ENDED, b"", BY_RULE, False)
     return True

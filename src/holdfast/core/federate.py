@@ -115,7 +115,8 @@ def give(node: Node, queue: Queue) -> None:
                 queue.interest[index] = credit - 1
             remote.lend(node, job, peer)
             continue
-        if job.hops >= HOPS_MAX and not node.broken("hops-unbounded"):
+        is_tired = job.hops >= HOPS_MAX and not rules.is_limited(node, job)  # one that paid for going out goes
+        if is_tired and not node.broken("hops-unbounded"):
             rules.unpay(node, job)
             rules.prepare(node, job)
             queue.push(job)

@@ -3,11 +3,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, claims, errors, history, queues, records, replicate, results, unique, waiting
+from holdfast.core import (
+    acks,
+    claims,
+    errors,
+    history,
+    inquire,
+    queues,
+    records,
+    replicate,
+    results,
+    unique,
+    waiting,
+)
+from holdfast.core.inquire import Question
 from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
+from holdfast.core.peers import ME, Peer
 from holdfast.core.queue import Queue
+from holdfast.core.reply import write_int
+from holdfast.core.session import Session
+from holdfast.wire import bus
+from holdfast.wire.bus import Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -29,6 +48,40 @@ def flush_queue(node: Node, queue: Queue) -> i64:
             history.deleted(node, job, b"flushed")
             node.end(job, acks.FLUSHED)
     return count
+
+
+class Flushing(Question):
+    """A queue is flushed at other nodes, too: how many jobs they had."""
+
+    def __init__(self, session: Session, count: i64) -> None:
+        super().__init__(session)
+        self.count: i64 = count
+
+    def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
+        self.count += reader.long()
+
+    def reply(self, node: Node, out: BytesWriter) -> None:
+        write_int(out, self.count)
+
+
+def flush_everywhere(node: Node, session: Session, name: bytes) -> None:
+    """QFLUSH. What this node holds ends at all holders by itself; the others are asked to do the same with the rest."""
+    queue = node.queues.get(name)
+    count = 0 if queue is None else flush_queue(node, queue)
+    inquire.ask(node, Flushing(session, count), inquire.FLUSHED, name, -1)
+
+
+def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
+    """A peer flushes a queue. Of jobs that several hold, the one that sees to it counts it."""
+    name = reader.data
+    queue = node.queues.get(name)
+    count: i64 = 0
+    if queue is not None:
+        count = sum([
+            1 for job in jobs_of(node, queue) if job.responsible == ME and job.state in (ACTIVE, QUEUED, DEAD)
+        ])
+        flush_queue(node, queue)
+    bus.write_i64(out, count)
 
 
 def runs_of(queue: Queue) -> list[Run]:

@@ -73,6 +73,7 @@ class Running:
         self.slot: i64 = slot
         self.argv: list[bytes] = argv
         self.peer: i64 = keyed.NO_TARGET  # whom it was sent to
+        self.was_sent: bool = False  # to anybody, ever
         self.until: i64 = until
 
 
@@ -100,6 +101,17 @@ def send(node: Node, add: Add) -> None:
     add.number = forwards.count
     forwards.adds[int(add.number)] = add
     route(node, add)
+    node.alarms.at_latest(forwards, node.now + AGAIN_MS)
+
+
+def later(node: Node, add: Add) -> None:
+    """It is for this node to do, but somebody else has to be heard first: it is tried again in a moment."""
+    keyed.wait(node, add)
+    forwards = node.forwards
+    if add.number == 0:
+        forwards.count += 1
+        add.number = forwards.count
+    forwards.adds[int(add.number)] = add
     node.alarms.at_latest(forwards, node.now + AGAIN_MS)
 
 
@@ -150,8 +162,7 @@ def look(node: Node) -> None:
             del forwards.runs[number]
         elif node.now >= running.until:
             del forwards.runs[number]
-            was_asked = running.peer != keyed.NO_TARGET
-            tell(node, running, b"-%b\r\n" % (errors.NO_ANSWER if was_asked else errors.NOT_HOME))
+            tell(node, running, b"-%b\r\n" % (errors.NO_ANSWER if running.was_sent else errors.NOT_HOME))
         elif running.peer == keyed.NO_TARGET:
             route_run(node, number, running)
     if forwards.adds or forwards.runs:
@@ -165,7 +176,7 @@ def give_up(node: Node, add: Add) -> None:
     else:
         node.count("adds-unknown")
         jid = keyed.id_text(add, 0)
-        keyed.refuse(node, add, b"UNKNOWN %b may have been added or not: %b" % (jid, errors.LOST_HOME))
+        keyed.refuse(node, add, errors.ADD_UNKNOWN % jid)
 
 
 def link_down(node: Node, peer: Peer) -> None:
@@ -292,7 +303,7 @@ def is_known(node: Node, add: Add) -> bool:
     if job is None:
         if jid not in node.tombs:
             return False
-        keyed.refuse(node, add, b"UNKNOWN %b was added and has ended, or was aborted" % jid)
+        keyed.refuse(node, add, errors.ADD_ENDED % jid)
         return True
     task = job.task
     if job.state == WAIT_REPL and isinstance(task, replicate.Adding):
@@ -311,7 +322,7 @@ def answer_known(node: Node, add: Add, jid: bytes, job: Job) -> None:
     have = count_bits(job.holders & (linked(node) | MY_BIT))
     is_aborted = job.state == ACKED and isinstance(job.task, acks.Ending) and job.task.why == acks.ABORTED
     if is_aborted or (job.state != ACKED and have < max(1, add.replicate)):
-        keyed.refuse(node, add, b"UNKNOWN %b may have been added or not: %b" % (jid, errors.LOST_HOME))
+        keyed.refuse(node, add, errors.ADD_UNKNOWN % jid)
     elif add.is_many:
         ids = [b"+%b\r\n" % keyed.id_text(add, i) for i in range(len(add.bodies))]
         keyed.reply(node, add, b"*%d\r\n" % len(ids) + b"".join(ids))
@@ -371,6 +382,7 @@ def route_run(node: Node, number: int, running: Running) -> None:
             tell(node, running, carry_out(node, running.argv))
     elif node.peers[owner].is_linked:
         running.peer = owner
+        running.was_sent = True
         write_run(node.peers[owner], number, running.argv)
 
 

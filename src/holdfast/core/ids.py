@@ -21,6 +21,9 @@ from holdfast.core.limits import TTL_MINUTES_MAX
 
 ID_LENGTH: Final = 48
 NODE_ID_LENGTH: Final = 40
+CRON_PREFIX: Final = b"DI00000000"
+"""How ids of jobs begin that a schedule makes: their numbers are not drawn by a node but worked out, by any of them."""
+
 RANDOM_POOL_BYTES: Final = 8 * 1024
 
 

@@ -35,6 +35,7 @@ WORKERS: Final = 4  # who works (workers.py)
 EXPLAINED: Final = 5  # why a job is not handed out (explain.py)
 DEAD: Final = 6  # list, send back or delete dead jobs (dead.py)
 CHANGED: Final = 7  # another priority or queue for a job (change.py)
+FLUSHED: Final = 30  # delete all jobs of a queue (flush.py)
 
 Teller = Callable[["Node", Peer, Reader, BytesWriter], None]
 """Answers a question of a peer: reads what it asks, writes the answer."""

@@ -51,6 +51,7 @@ AWAY: Final = 16384  # its body is on disk, and `kept` says where (overflow.py)
 IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say whether it took it
 BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
 LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
+BOUNDED: Final = 32768  # accepted here, and counted for the bound of its queue over all nodes (bounds.py)
 WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128
@@ -118,7 +119,7 @@ class Job:
         self.flying: i16 = 0  # copies on their way to others and not acknowledged
         self.priority: i16 = 0
         self.state: u8 = WAIT_REPL
-        self.flags: i16 = 0
+        self.flags: i32 = 0
         self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
         self.asks: u8 = 0  # how often that node said it is still queued there
         self.hops: u8 = 0  # moves since it was queued

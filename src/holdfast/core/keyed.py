@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import forward, gates, groups, history, home, records, replicate, unique, waiting
+from holdfast.core import bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
 from holdfast.core.commands import options as words
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
@@ -99,6 +99,8 @@ def perform(node: Node, add: Add) -> None:
         return
     try:
         try_here(node, add)
+    except bounds.Postponed:
+        forward.later(node, add)
     except CommandError as error:
         refuse(node, add, error.text)
 
@@ -192,6 +194,8 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     job.more = more
     job.flags |= SPECIAL
     node.keep(job)
+    if queue.total_most > 0:
+        bounds.count(node, job)
     if more.group:
         more.order = job.seq if node.broken("group-by-creation") else groups.next_order(node)
         if options.delay == 0:

@@ -160,6 +160,16 @@ WEIGHT_MAX: Final = 1_000_000
 REGISTERS_MAX: Final = 200_000
 """Settings of a cluster, one field each. When two nodes meet that differ all are told: 20 MB at most."""
 
+CRON_ENTRIES_MAX: Final = 10_000
+CRON_BYTES_MAX: Final = 64 * KIB
+"""Of one cron entry, its body and options together: it is kept at every node and told as a whole."""
+
+CRON_CATCH_UP_MAX: Final = 100
+"""Runs of an entry that are made up for at once after nobody was there to make them."""
+
+CRON_NEXT_MAX: Final = 1000
+"""Times that CRON NEXT tells at once."""
+
 DOMAINS_SWEEP: Final = 1024
 """Domains known at which those are forgotten of which there is nothing to remember; then at twice what is left."""
 

@@ -48,6 +48,7 @@ from holdfast.core import (
     membership,
     memory,
     queues,
+    quota,
     records,
     recover,
     replicate,
@@ -65,6 +66,7 @@ from holdfast.core.batches import Batches
 from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
+from holdfast.core.cron import Entry as CronEntry
 from holdfast.core.dispatch import Entry
 from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
@@ -79,6 +81,7 @@ from holdfast.core.job import (
     ASKING,
     AWAY,
     BACKING_OFF,
+    BOUNDED,
     COUNTED,
     FOLDED,
     GONE,
@@ -112,6 +115,7 @@ from holdfast.core.overflow import Overflow
 from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
+from holdfast.core.quota import Quota
 from holdfast.core.registers import Registers
 from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
@@ -176,6 +180,8 @@ class Node:
         self.nowhere: Queue = Queue(NO_NAME, 0)  # of ack-only entries: they are in no queue
         self.registers: Registers = Registers()  # settings of the whole cluster
         self.domains: Domains = Domains()
+        self.quotas: dict[tuple[int, bytes], Quota] = {}  # parts of bounds that hold for all nodes
+        self.cron: dict[bytes, CronEntry] = {}  # jobs on a schedule
         self.starts_empty: bool = False  # buckets: something may have been handed out just before this node started
         self.alarms: Alarms = Alarms()
         self.jobs: i64 = 0
@@ -309,6 +315,8 @@ class Node:
         if session.blocked == FOR_COPIES:
             replicate.abort_all(self, session)
         waiting.unblock(self, session)
+        if self.domains.has_places:
+            rules.session_gone(self, session)
         session.is_closing = True
         session.settle()
         session.handle = None
@@ -344,6 +352,11 @@ class Node:
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
+        except bounds.Postponed as error:
+            out.truncate(start)
+            entry.calls -= 1
+            quota.postpone(self, error.quota, session)
+            return False
         except CommandError as error:
             if isinstance(error, Refused):
                 history.refused(self, argv, error.text)
@@ -515,6 +528,8 @@ class Node:
         queue.held += 1
         queue.used = now
         self.account(JOB_BYTES + BODY_BYTES_EXTRA + len(body))
+        if queue.total_most > 0:
+            bounds.count(self, job)
         if more is not None:
             job.more = more
             job.flags |= SPECIAL
@@ -782,8 +797,9 @@ class Node:
         self.jobs -= 1
         job.origin.remove(job)
         self.account(-(JOB_BYTES + BODY_BYTES_EXTRA + len(job.kept)))
-        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY):
+        if job.flags & (SPECIAL | COUNTED | IN_DOUBT | AWAY | BOUNDED):
             self.overflow.drop(job)
+            bounds.ended(self, job)
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))

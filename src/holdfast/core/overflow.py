@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
-from mypy_extensions import i16, i32, i64
+from mypy_extensions import i32, i64
 
 from holdfast.core.job import (
     ACTIVE,
@@ -442,7 +442,7 @@ def read_job(node: Node, run: Run, data: bytes, at: i64) -> Job:
     job.delay = i32(times & 0xFFFFFFFF)
     job.nacks = i32(counts >> 32)
     job.deliveries = i32(counts & 0xFFFFFFFF)
-    job.flags = i16(rest >> 16 & 0xFFFF)
+    job.flags = i32(rest >> 16 & 0xFFFF)
     job.hops = int(rest >> 8 & 255)
     job.asks = int(rest & 255)
     job.priority = run.priority

@@ -74,6 +74,7 @@ BATCH_BIT: Final = 44
 REGISTER: Final = 60
 THROTTLE: Final = 61
 CLAIM_EPOCH: Final = 80
+RAN: Final = 62
 
 SHORT: Final = 1 + 4 + 8  # a record of nothing but the name of a job
 ID_BYTES: Final = 4 + 8 + 8 + 2
@@ -505,6 +506,17 @@ def register(
     bus.write_name(out, b"" if value is None else value)
     bus.write_i64(out, time)
     out.write(writer)
+    end(node)
+
+
+def ran(node: Node, name: bytes, version: i64, ms: i64) -> None:
+    """Up to when everything that a cron entry asks for was seen to."""
+    if not node.is_recording:
+        return
+    out = begin(node, RAN)
+    bus.write_name(out, name)
+    bus.write_i64(out, version)
+    bus.write_i64(out, ms)
     end(node)
 
 

@@ -10,6 +10,7 @@ from holdfast.core import (
     acks,
     batches,
     claims,
+    cron,
     doubt,
     fate,
     flush,
@@ -79,6 +80,7 @@ from holdfast.core.records import (
     MERGED,
     NODE,
     QUEUE,
+    RAN,
     REFUSED,
     REGISTER,
     RESULT,
@@ -172,6 +174,8 @@ class Loading:
                 results.keep(self.node, jid, reader.name(), left)
         elif kind == REGISTER:
             registers.load(self.node, reader)
+        elif kind == RAN:
+            cron.load_ran(self.node, reader)
         elif kind == THROTTLE:
             rules.load_throttle(self.node, reader, passed)
         elif kind == BATCH:
@@ -260,7 +264,7 @@ class Loading:
         job.nacks = i32(counts >> 32)
         job.deliveries = i32(counts & 0xFFFFFFFF)
         job.replicate = i32(rest >> 32)
-        job.flags = i16(rest >> 24 & 255)
+        job.flags = i32(rest >> 24 & 255)
         if job.flags & SPECIAL:
             job.more = read(reader.name())
         job.priority = i16(rest >> 16 & 255)

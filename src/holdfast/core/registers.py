@@ -114,7 +114,7 @@ def put(node: Node, kind: bytes, name: bytes, values: dict[bytes, bytes | None])
         for peer in node.peers:
             if peer.is_linked:
                 write(peer, kind, name, field, register)
-        if register.value is None and len(node.peers) == 1:
+        if register.value is None and (len(node.peers) == 1 or node.broken("deletions-forgotten")):
             drop(node, kind, name, field)  # nobody else ever heard of it
     settings.apply(node, kind, name)
 
@@ -190,7 +190,7 @@ def on_register(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a setting that nobody can have made")
     registers = node.registers
     known = registers.find(kind, name, field)
-    if known is not None and not known.is_older_than(time, writer):
+    if known is not None and not known.is_older_than(time, writer) and not node.broken("settings-by-arrival"):
         return
     if known is None and registers.count >= REGISTERS_MAX:
         node.count("settings-refused")
@@ -205,6 +205,8 @@ def on_register(node: Node, peer: Peer, reader: Reader) -> None:
         registers.ask_at[int(peer.index)] = int(node.now + ahead - SKEW_MS)
         return
     store(node, kind, name, field, Register(text if is_set else None, time, writer))
+    if not is_set and node.broken("deletions-forgotten"):
+        drop(node, kind, name, field)
     settings.apply(node, kind, name)
 
 

@@ -25,8 +25,20 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import domains, federate, records, tenants, waiting
-from holdfast.core.job import ACTIVE, AWAY, BINNED, COUNTED, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core import bounds, domains, federate, grants, records, tenants, waiting
+from holdfast.core.job import (
+    ACTIVE,
+    AWAY,
+    BACKING_OFF,
+    BINNED,
+    COUNTED,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED_BEFORE,
+    SPECIAL,
+    Job,
+)
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -37,6 +49,7 @@ from holdfast.wire.bus import Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
     from holdfast.core.queue import Queue
+    from holdfast.core.session import Session
 
 STRIDE: Final = 1 << 32
 """Virtual time of a hand-out to a tenant of weight one."""
@@ -286,8 +299,8 @@ def prepare(node: Node, job: Job) -> None:
     if more.domain:
         rules_of(node, job.queue)
         throttle = domains.find(node, more.domain)
-        if throttle.is_limited and throttle.wake == NEVER:
-            is_open(node, throttle)
+        if throttle.is_limited and throttle.wake == NEVER and len(node.peers) == 1:
+            is_open(node, throttle)  # in a cluster somebody else may have to be asked: not before a job is wanted
 
 
 def throttle_of(node: Node, job: Job) -> Throttle | None:
@@ -298,8 +311,12 @@ def throttle_of(node: Node, job: Job) -> Throttle | None:
 
 def is_open(node: Node, throttle: Throttle) -> bool:
     """Whether a job may pass; if it is only a matter of time the throttle wakes us then."""
-    if not throttle.has_room():
+    if throttle.most > 0 and not bounds.has_room(node, throttle):
         return False
+    if throttle.interval == 0:
+        return True
+    if len(node.peers) > 1:
+        return grants.has_token(node, throttle)
     now = now_ns(node)
     if throttle.has_token(now):
         return True
@@ -332,26 +349,38 @@ def pop(node: Node, queue: Queue) -> Job | None:
 
 
 def pay(node: Node, job: Job, throttle: Throttle | None, domain: Throttle | None) -> None:
-    now = now_ns(node)
     if throttle is not None:
-        if not node.broken("token-not-spent"):
-            throttle.take(now)
-        throttle.out += 1
+        pass_through(node, throttle)
         job.flags |= COUNTED
     if domain is not None:
-        if not node.broken("token-not-spent"):
-            domain.take(now)
-        domain.out += 1
+        pass_through(node, domain)
         job.flags |= COUNTED
+
+
+def pass_through(node: Node, throttle: Throttle) -> None:
+    goes_out(node, throttle)
+    if throttle.interval == 0 or node.broken("token-not-spent"):
+        return
+    if len(node.peers) > 1:
+        grants.take(node, throttle)
+    else:
+        throttle.take(now_ns(node))
+
+
+def goes_out(node: Node, throttle: Throttle) -> None:
+    throttle.out += 1
+    if throttle.most > 0:
+        bounds.place_taken(node, throttle)
 
 
 def unpay(node: Node, job: Job) -> None:
-    """It was popped and not handed out."""
-    if job.flags & COUNTED:
-        now = now_ns(node)
-        for throttle in throttles(node, job):
-            throttle.give_back(now)
-        let_go(node, job)
+    """It was popped and not handed out. Its tokens are lost: whoever gave them thinks that they are spent."""
+    let_go(node, job)
+
+
+def is_limited(node: Node, job: Job) -> bool:
+    """Whether something limits how often jobs like this one go out."""
+    return any([throttle.is_limited for throttle in throttles(node, job)])
 
 
 def throttles(node: Node, job: Job) -> list[Throttle]:
@@ -378,14 +407,16 @@ def hand_over(node: Node, job: Job) -> bool:
     is_keyed = more is not None and more.domain != b""
     if (queue.rules is None and not is_keyed) or not queue.waiting or queue.paused & PAUSE_OUT:
         return False
-    rules = rules_of(node, queue)
+    rules_of(node, queue)
     if more is not None and more.domain:
         domains.find(node, more.domain)
     found = throttles(node, job)
-    if rules.throttle is not None and not rules.throttle.has_room():
+    if any([throttle.most > 0 and not bounds.has_room(node, throttle) for throttle in found]):
+        return False
+    if job.flags & AWAY and node.overflow.bring(job) is None:
         return False
     for throttle in found:
-        throttle.out += 1
+        goes_out(node, throttle)
         job.flags |= COUNTED
     job.flags |= QUEUED_BEFORE
     queue.used = node.now
@@ -401,16 +432,24 @@ def let_go(node: Node, job: Job) -> None:
     job.flags &= ~COUNTED
     for throttle in throttles(node, job):
         throttle.out -= 1
-        if throttle.most > 0 and throttle.out == throttle.most - 1:
-            line_up(throttle)
-            node.alarms.at_latest(throttle, node.now)  # serve later: the caller is in the middle of something
+        if throttle.most > 0:
+            bounds.place_free(node, throttle)
+            wake(node, throttle)
+
+
+def wake(node: Node, throttle: Throttle) -> None:
+    """It may be open: those who wait are served, but not here and now, as the caller is in the middle of something."""
+    line_up(throttle)
+    node.alarms.at_latest(throttle, node.now)
 
 
 def opened(node: Node, throttle: Throttle) -> None:
     """The time has come for a throttle that was closed, or a place is free: whoever waits may be served."""
-    if not is_open(node, throttle):
-        return
+    if throttle.interval != 0 and len(node.peers) > 1:
+        grants.woke(node, throttle)
     queue = throttle.queue
+    if (throttle.waiting if queue is None else queue.size) == 0 or not is_open(node, throttle):
+        return  # nobody is asked for a token that nothing here could use
     if queue is not None:
         serve(node, queue)
         return
@@ -440,8 +479,16 @@ def is_out(node: Node, job: Job) -> bool:
     """Handed out here, and not ended as far as we know."""
     return (
         job.state == ACTIVE and job.responsible == ME and job.flags & HANDED_OUT != 0
-        and job.flags & (MOVING | IN_DOUBT) == 0 and (job.qtime != 0 or job.retry == 0)
+        and job.flags & (MOVING | IN_DOUBT | BACKING_OFF) == 0
+        and (job.qtime != 0 if job.retry > 0 else int(job.taker) in node.sessions)
     )
+
+
+def session_gone(node: Node, session: Session) -> None:
+    """At-most-once jobs have no lease that ends: they are out until they are acknowledged or their consumer is gone."""
+    for job in node.spent:
+        if job.flags & COUNTED and job.taker == session.number:
+            let_go(node, job)
 
 
 # -- after a restart -------------------------------------------------------------------------------------------
@@ -470,13 +517,17 @@ def load_throttle(node: Node, reader: Reader, ms: i64) -> None:
         throttle.full_at = now_ns(node) + left - ms * NS  # whatever hand-outs were told before it
 
 
-def write_throttles(node: Node) -> None:
-    """Buckets that are not full, for a snapshot."""
+def all_throttles(node: Node) -> list[Throttle]:
     found = list(node.domains.table.values())
     for queue in node.queues.values():
         if queue.rules is not None and queue.rules.throttle is not None:
             found.append(queue.rules.throttle)
-    for throttle in found:
+    return found
+
+
+def write_throttles(node: Node) -> None:
+    """Buckets that are not full, for a snapshot."""
+    for throttle in all_throttles(node):
         if throttle.interval != 0 and throttle.full_at > now_ns(node):
             records.throttle(node, throttle)
 

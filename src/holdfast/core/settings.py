@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import bounds, domains, errors, federate, queues, registers, rules, tenants
+from holdfast.core import bounds, cron, domains, errors, federate, queues, registers, rules, tenants
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import (
     BACKOFF_MOST_S,
@@ -121,6 +121,8 @@ def is_legal(kind: bytes, name: bytes, field: bytes, value: bytes) -> bool:
             )
         if kind == tenants.KIND:
             return len(field) <= KEY_BYTES_MAX and number(b"weight", value, WEIGHT_MAX) == value
+        if kind == cron.KIND:
+            return cron.is_legal(name, field, value)
     except BadRequest:
         return False
     return False
@@ -138,6 +140,8 @@ def apply(node: Node, kind: bytes, name: bytes) -> None:
         domains.apply(node, name)
     elif kind == tenants.KIND:
         tenants.apply(node, name)
+    elif kind == cron.KIND:
+        cron.apply(node, name)
 
 
 def apply_to_queue(node: Node, queue: Queue) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import records, registers, rules
+from holdfast.core import cron, records, registers, rules
 from holdfast.core.acks import Ending
 from holdfast.core.job import (
     ACK_ONLY,
@@ -98,6 +98,7 @@ class Walk:
             registers.write_all(node)
             for group in node.claims.groups.values():
                 records.claim_epoch(node, group.name, group.epoch)
+            cron.write_all(node)
             for queue in node.queues.values():
                 if queue.paused or queue.maxlen or queue.pause_stamp:
                     records.queue(node, queue)

@@ -11,15 +11,20 @@ from holdfast.core import (
     batches,
     cancel,
     change,
+    cron,
     dead,
     explain,
     fate,
     federate,
+    flush,
     forward,
+    grants,
+    held,
     homecoming,
     inquire,
     links,
     membership,
+    quota,
     registers,
     remote,
     replicate,
@@ -66,6 +71,16 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.MOVED: federate.on_moved,
     bus.REGISTER: registers.on_register,
     bus.DIGEST: registers.on_digest,
+    bus.CRONRAN: cron.on_ran,
+    bus.WANT: grants.on_want,
+    bus.GRANT: grants.on_grant,
+    bus.SPENT: grants.on_spent,
+    bus.UNSPENT: grants.on_unspent,
+    bus.LEVEL: grants.on_level,
+    bus.SLOW: grants.on_slow,
+    bus.QUOTA: quota.on_quota,
+    bus.LEVELS: quota.on_levels,
+    bus.RECALL: quota.on_recall,
     bus.SLOTS: takeover.on_slots,
     bus.SLOTASK: takeover.on_ask,
     bus.SLOTGAVE: takeover.on_gave,
@@ -93,8 +108,10 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.ENDED: results.on_ended,
 }
 
+explain.REASONS.append(held.of_rules)
 inquire.KINDS.update({
     inquire.FIGURES: views.tell,
+    inquire.FLUSHED: flush.tell,
     inquire.LEASED: tokens.tell,
     inquire.CANCELLED: cancel.tell,
     inquire.WORKERS: workers.tell,
@@ -127,6 +144,8 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
         peer.unheard.clear()
     membership.link_up(node, peer)
     registers.link_up(node, peer)
+    cron.link_up(node, peer)
+    quota.link_up(node, peer)
     acks.link_up(node, peer)
     fate.link_up(node, peer)
     requeue.link_up(node, peer)
@@ -155,6 +174,8 @@ def link_down(node: Node, peer: Peer) -> None:
     replicate.regard_hosts(node)
     node.count("link-down")
     federate.link_down(node, peer)
+    grants.link_down(node, peer)
+    quota.link_down(node, peer)
     requeue.link_down(node, peer)
     takeover.link_down(node, peer)
     forward.link_down(node, peer)

@@ -23,6 +23,7 @@ from holdfast.core.alarms import Alarm
 from holdfast.core.limits import DOMAINS_SWEEP, NEVER, RATE_BURST_NS_MAX, RATE_MAX
 
 if TYPE_CHECKING:
+    from holdfast.core.grants import Share
     from holdfast.core.node import Node
     from holdfast.core.queue import Queue
     from holdfast.core.rules import Bin
@@ -36,6 +37,9 @@ FULL: Final = 1000
 SHARE_LEAST: Final = 10
 SHARE_GROWTH: Final = 50
 """Thousandths of its rate that a throttle which had to slow down gets back each second."""
+
+SLOW_AGAIN_NS: Final = 1000 * NS
+"""Words to slow down that come so soon after each other are one."""
 
 UNITS: Final = {b"s": 1000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
 
@@ -51,7 +55,10 @@ class Throttle(Alarm):
         self.most: i64 = 0  # out at a time; 0: any number
         self.adapts: bool = False
         self.full_at: i64 = 0
+        self.lent: i64 = 0  # tokens that other nodes have and have not used: still in the bucket (grants.py)
+        self.shared: Share | None = None  # what it has to do with other nodes
         self.share: i64 = FULL  # of the rate, while it adapts
+        self.slowed_at: i64 = -SLOW_AGAIN_NS  # when it last had to slow down
         self.share_at: i64 = 0  # when that was worked out
         self.out: i64 = 0  # jobs handed out here and not ended
         self.waiting: i64 = 0  # queued here, of a domain
@@ -69,8 +76,14 @@ class Throttle(Alarm):
             self.share = min(FULL, self.share + grown)
         return self.interval * FULL // self.share
 
+    def fill(self, now: i64) -> None:
+        """As long as tokens are lent the bucket is not filled up to where they belong."""
+        if self.lent > 0:
+            self.full_at = max(self.full_at, now + self.lent * self.step(now))
+
     def next_at(self, now: i64) -> i64:
         """When there is a token: now or earlier if there is one."""
+        self.fill(now)
         return self.full_at - (self.burst - 1) * self.step(now)
 
     def has_token(self, now: i64) -> bool:
@@ -93,6 +106,7 @@ class Throttle(Alarm):
         """Whole ones that are there."""
         if self.interval == 0:
             return NEVER
+        self.fill(now)
         step = self.step(now)
         return min(self.burst, max(0, (now + self.burst * step - self.full_at) // step))
 
@@ -109,9 +123,14 @@ class Throttle(Alarm):
         self.share = FULL
 
     def slow_down(self, now: i64, ms: i64) -> None:
-        """The other side has had enough: nothing for so long, then half of what it was."""
+        """The other side has had enough: nothing for so long, then half of what it was.
+
+        Many are told so at the same moment: it is one word, not many.
+        """
         step = self.step(now)
-        self.share = max(SHARE_LEAST, self.share // 2)
+        if now - self.slowed_at >= SLOW_AGAIN_NS:
+            self.share = max(SHARE_LEAST, self.share // 2)
+            self.slowed_at = now
         self.share_at = now + ms * NS
         self.full_at = max(self.full_at, now + ms * NS + self.burst * step)
 
@@ -125,6 +144,7 @@ class Domains:
     def __init__(self) -> None:
         self.table: dict[bytes, Throttle] = {}
         self.sweep_above: i64 = DOMAINS_SWEEP
+        self.has_places: bool = False  # a concurrency was set for something, at some time
 
 
 def now_ns(node: Node) -> i64:

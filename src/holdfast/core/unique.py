@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, home, keyed, records, requeue
+from holdfast.core import acks, errors, home, keyed, records, requeue
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import DURATION_S_MAX, KEY_BYTES_MAX, QUEUE_NAME_BYTES_MAX, TAKEN_BYTES
@@ -109,7 +109,7 @@ def meet(node: Node, add: Add) -> bool:
         return True
     ondup = add.options.ondup
     if ondup == REJECT:
-        keyed.refuse(node, add, b"DUPLICATE %b has this key already" % taken.jid)
+        keyed.refuse(node, add, errors.DUPLICATE % taken.jid)
         return True
     if ondup == REPLACE and job is not None and is_waiting(job):
         return False

@@ -171,7 +171,19 @@ def may_touch(user: User, queue: bytes) -> bool:
 
 
 def touched(node: Node, argv: list[bytes], where: i64) -> list[bytes]:
-    """The queues a command is about, as far as that can be told."""
+    """The queues a command is about, as far as that can be told here."""
+    if where != JOBS:
+        return named(argv, where)
+    found: list[bytes] = []
+    for text in argv[1:]:
+        job = node.find(text)
+        if job is not None:
+            found.append(job.queue.name)
+    return found
+
+
+def named(argv: list[bytes], where: i64) -> list[bytes]:
+    """The queues a command names."""
     if where == FIRST:
         return argv[1:2]
     if where == SECOND:
@@ -180,16 +192,9 @@ def touched(node: Node, argv: list[bytes], where: i64) -> list[bytes]:
         for i in range(1, len(argv)):
             if argv[i].upper() == b"FROM":
                 return argv[i + 1:]
-        return []
     if where == EVERYTHING:
         for i in range(1, len(argv) - 1):
             if argv[i].upper() == b"QUEUE":
                 return [argv[i + 1]]
         return [b"*"]  # which only the pattern * takes in
-    found: list[bytes] = []
-    if where == JOBS:
-        for text in argv[1:]:
-            job = node.find(text)
-            if job is not None:
-                found.append(job.queue.name)
-    return found
+    return []

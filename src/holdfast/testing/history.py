@@ -12,7 +12,8 @@ same thing to a checker. What the operations carry:
 
     f        invoke                                                     ok
     add      queue body replicate retry ttl delay async timeout         id, dup: what became of its unique key
-             attempts backoff; group skips; unique until window ondup
+             attempts backoff; group skips; unique until window ondup; batch index;
+             final_of count, for a BATCH CLOSE
     get      queues lease                                               jobs: [{id queue body nacks deliveries
                                                                                token attempt}]
     ack      ids token result                                           count

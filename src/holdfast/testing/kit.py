@@ -258,8 +258,9 @@ class Kit:
             if self.chaos.drops_ack(job):
                 return self._ran(job, outcome, "untold")
         try:
-            for ask in words(job, outcome):
-                ask.answer(self._loopback.call(ask.argv))
+            reply = self._loopback.call(words(job, outcome))
+            if isinstance(reply, Error):
+                raise reply
         except LeaseLost:
             return self._ran(job, outcome, "lost")
         return self._ran(job, outcome, outcome.kind)

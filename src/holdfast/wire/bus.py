@@ -78,6 +78,19 @@ ENDED: Final = 64  # id, word u8, has-result u8, result
 # Settings of the whole cluster (core/registers.py).
 REGISTER: Final = 70  # kind, name, field, is-set u8, value, stamp i64, writer 40
 DIGEST: Final = 71  # digest i64, wants-all u8
+# Rates of the whole cluster (core/grants.py). Each begins with: of-queue u8, name, count u32.
+WANT: Final = 73
+GRANT: Final = 74  # ms u32
+SPENT: Final = 75
+UNSPENT: Final = 76
+LEVEL: Final = 77  # ns i64 until the bucket is full
+SLOW: Final = 78
+# Bounds of the whole cluster (core/quota.py). Each begins with: kind u8, name.
+QUOTA: Final = 79  # level i64, number i64, need i64
+LEVELS: Final = 80  # level i64, number i64, is-all u8
+RECALL: Final = 81
+# Jobs on a schedule (core/cron.py).
+CRONRAN: Final = 72  # name, version i64, instant i64
 
 # Homes (core/takeover.py).
 SLOTS: Final = 100  # count u16, then per slot: slot u16, epoch u32, owner's index u8

@@ -24,6 +24,7 @@ from holdfast.client import admin, asks
 from holdfast.client.asks import Ask, Held
 from holdfast.client.errors import BadRequest, Closed, Error, LeaseLost, Refused, Unknown
 from holdfast.client.queue import Queue
+from holdfast.client.resp import Argv
 from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob
 
@@ -149,12 +150,9 @@ class Teller(threading.Thread):
     def _tell_outcomes(self) -> None:
         while self._box:
             batch = [self._box[i] for i in range(min(BATCH, len(self._box)))]
-            commands: list[Ask[int]] = []
-            for job, outcome, _ in batch:
-                commands += words(job, outcome)
+            commands = [words(job, outcome) for job, outcome, _ in batch]
             try:
-                near = commands[0].near
-                replies = self._queue.channel.call_many([ask.argv for ask in commands], near)
+                replies = self._queue.channel.call_many(commands, batch[0][0].delivery.token[:8])
             except (Refused, Unknown):
                 self._drop_old()
                 raise
@@ -220,11 +218,14 @@ class Teller(threading.Thread):
             log.warning("the node does not list workers: %s", error)
 
 
-def words(job: RunningJob, outcome: Outcome) -> list[Ask[int]]:
+def words(job: RunningJob, outcome: Outcome) -> Argv:
     """What to say about a job: exactly one command."""
+    if outcome.kind == "done" and outcome.result is None:
+        return ["ACKJOB", job.delivery.id, "TOKEN", job.delivery.token]
     held = (Held(job.delivery.id, job.delivery.token),)
     if outcome.kind == "done":
-        return asks.done(held, outcome.result)
+        return asks.done(held, outcome.result).commands[0]
     if outcome.kind == "released":
-        return asks.release(held, outcome.after)
-    return asks.fail(held, outcome.error, outcome.after, outcome.kind == "dead", outcome.throttled)
+        return asks.release(held, outcome.after).commands[0]
+    is_dead = outcome.kind == "dead"
+    return asks.fail(held, outcome.error, outcome.after, is_dead, outcome.throttled).commands[0]

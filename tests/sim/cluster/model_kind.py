@@ -48,6 +48,9 @@ class ModelKind:
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
 
+    def digest(self, machine: Any) -> int:
+        return 0
+
     def merged(self, machine: Any) -> dict[str, str]:
         return {}
 

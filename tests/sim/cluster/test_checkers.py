@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.testing.checkers import check
-from holdfast.testing.checkers.whitebox import Copy, orphans, queued_twice, uncollected
+from holdfast.testing.checkers.whitebox import Copy, half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import History
 
 
@@ -257,6 +257,14 @@ def test_white_box_predicates() -> None:
     assert orphans(["j"], {"A": {"j": once}, "B": {}}) == []
     assert uncollected(["j"], {"A": {"j": acked, "k": acked}, "B": {"j": tomb}}) == [("j", "A", "acked")]
     assert queued_twice({"A": {"j": queued}, "B": {"j": queued}, "C": {"j": active}}) == [("j", ["A", "B"])]
+
+
+def test_who_is_dead_is_dead_everywhere() -> None:
+    dead, active, acked = (Copy(state, 1, "q") for state in ("dead", "active", "acked"))
+    assert half_dead({"A": {"j": dead, "k": dead}, "B": {"j": active, "k": dead}}) == [
+        ("j", {"A": "dead", "B": "active"})
+    ]
+    assert half_dead({"A": {"j": dead}, "B": {"j": acked}, "C": {"k": active}}) == []
 
 
 def test_a_history_survives_jsonl() -> None:

@@ -55,10 +55,10 @@ def test_a_wrong_url_is_a_bad_request(url: str) -> None:
         doors.open(url)
 
 
-@pytest.mark.parametrize("scheme", doors.LATER)
-def test_doors_that_do_not_exist_yet_say_so(scheme: str) -> None:
-    with pytest.raises(errors.NotAvailable, match="not available in this version"):
-        doors.open(f"{scheme}://somewhere")
+@pytest.mark.parametrize("scheme", doors.THROUGH)
+def test_a_gateway_that_is_not_there_is_told(scheme: str) -> None:
+    with pytest.raises(errors.Unreachable):
+        doors.open(f"{scheme}://127.0.0.1:1", connect_timeout=2)
 
 
 def test_memory() -> None:

@@ -186,7 +186,10 @@ def test_a_connection_that_died_while_idle_is_replaced_unnoticed(
     pool.close()
 
 
-def test_a_waiting_connection_that_died_while_idle_is_replaced_unnoticed(stub: Stub) -> None:
+def test_a_waiting_connection_that_died_while_idle_is_replaced_unnoticed(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_S", -1.0)
     pool = Pool([Target(port=stub.port)])
     pool.call(GETJOB, 0, give_back)
     stub.hang_up()

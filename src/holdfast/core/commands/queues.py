@@ -133,7 +133,8 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def qflush(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Delete every job of a queue that this node holds, queued, delayed or handed out, here and wherever else it is
-    held. Answers how many there were."""
-    queue = node.queues.get(argv[1])
-    write_int(node.out, 0 if queue is None else flush.flush_queue(node, queue))
+    """Delete every job of a queue, queued, delayed or handed out, at all nodes. Answers how many there were.
+
+    What a node holds that cannot be reached now, and nobody else does, is not deleted.
+    """
+    flush.flush_everywhere(node, session, argv[1])

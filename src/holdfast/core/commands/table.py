@@ -17,6 +17,7 @@ from holdfast.core.commands import (
     claims,
     clients,
     cluster,
+    cron,
     diagnose,
     fates,
     history,
@@ -126,6 +127,9 @@ COMMANDS: Final = [
     Command("TENANT", -3, "w", QUEUES, "SET queue tenant weight | LIST queue", "Shares of tenants in a queue.",
             settings.tenant),
     Command("QFLUSH", 2, "w", QUEUES, "queue", "Delete all jobs of a queue.", queues.qflush),
+    Command("CRON", -2, "w", JOBS,
+            "SET name schedule queue body [TZ zone] [MISSED skip|one|all] [options of ADDJOB] | GET name | LIST | "
+            "DEL name | NEXT name [count]", "Add jobs on a schedule.", cron.cron),
     Command("HELLO", -1, "ro", CLUSTER, "[2|3 [AUTH user password] [SETNAME name]]",
             "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),
     Command("CLUSTER", -2, "a", CLUSTER,

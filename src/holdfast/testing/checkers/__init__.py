@@ -12,7 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from holdfast.testing.checkers import acks, counters, fates, honest, keys, leases, loss, once, pause, times, told
+from holdfast.testing.checkers import (
+    acks,
+    batches,
+    counters,
+    fates,
+    honest,
+    keys,
+    leases,
+    limits,
+    loss,
+    once,
+    pause,
+    times,
+    told,
+)
 from holdfast.testing.checkers.facts import Facts, Violation
 from holdfast.testing.history import WATCH, History
 
@@ -49,9 +63,12 @@ CHECKERS: Final[list[Checker]] = [
     fates.attempts_are_kept,
     fates.results_are_true,
     told.history_agrees,
+    batches.batches_are_kept,
     keys.unique_is_kept,
     keys.groups_are_kept,
     keys.one_at_a_time,
+    limits.rates_hold,
+    limits.schedules_are_kept,
     seen,
 ]
 

@@ -13,6 +13,9 @@ from holdfast.testing.history import FAIL, INVOKE, OK, History, Op, Value
 ENDINGS: Final = frozenset(["ack", "fastack", "deljob", "bury", "call-off"])
 PUSHES: Final = frozenset(["nack", "enqueue", "release", "retry"])  # somebody wants it delivered again
 
+CRON_PREFIX: Final = "DI00000000"
+"""How ids of jobs begin that a cron entry made."""
+
 
 class Violation(NamedTuple):
     promise: str  # I1 ... I20
@@ -116,6 +119,7 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
+        self.scheduled: list[Delivery] = []  # of jobs that cron entries made
         self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
         self.ends: list[tuple[Op, str, str, str | None]] = []  # what WAITJOB said: id, word, result
         self.settings: Value = {}
@@ -214,7 +218,8 @@ class Facts:
             )
             job = self.jobs.get(each["body"])
             if job is None:
-                self.strays.append(delivery)
+                is_scheduled = each["id"].startswith(CRON_PREFIX)
+                (self.scheduled if is_scheduled else self.strays).append(delivery)
             else:
                 self.know(job, each["id"])
                 job.deliveries.append(delivery)

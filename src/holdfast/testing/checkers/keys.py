@@ -22,19 +22,20 @@ def was_calm(facts: Facts, since: int, until: int) -> bool:
     return began == facts.calm_from[0] or began <= since - facts.settle_ms
 
 
+def may_have_died(job: JobFacts) -> bool:
+    """When, no client can see: a dead job holds nothing up, and its key is free."""
+    return job.add.get("attempts", 0) > 0 or any(told.f in ("reject", "bury", "call-off", "retry") for told in job.told)
+
+
 def ended_by(facts: Facts, job: JobFacts, t: int) -> bool:
     """Whether the job may have been over at that time."""
-    if job.flushed or facts.was_replaced(job):
+    if job.flushed or facts.was_replaced(job) or may_have_died(job):
         return True
     if any(told.f in ENDINGS and told.invoked <= t for told in job.told):
         return True
     if int(job.add.get("attempts", 0)) > 0 or any(told.f == "reject" and told.invoked <= t for told in job.told):
         return True  # or dead, which frees its keys
     return t >= job.invoked + job.ttl_ms - facts.drift_ms(job.ttl_ms, job.invoked) - SLACK_MS
-
-
-def is_kept(facts: Facts, job: JobFacts) -> bool:
-    return facts.lost_at_once(job.invoked) < job.copies
 
 
 def unique_is_kept(facts: Facts) -> list[Violation]:

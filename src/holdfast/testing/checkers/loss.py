@@ -12,6 +12,7 @@ def must_arrive(facts: Facts, job: JobFacts) -> bool:
     return (
         job.outcome == "ok" and job.retry_ms > 0 and job.ending() is None and not job.flushed
         and facts.lost_at_once(job.invoked) < job.copies and not facts.was_replaced(job)
+        and "final_of" not in job.add
     )
 
 

@@ -10,8 +10,8 @@ GRAIN_MS = 1_100
 def ttl_ends_it(facts: Facts) -> list[Violation]:
     found: list[Violation] = []
     for job in facts.jobs.values():
-        if job.done is None or any(told.f == "retry" for told in job.told):
-            continue  # sent back from the dead it lives once more
+        if job.done is None or any(told.f == "retry" for told in job.told) or "final_of" in job.add:
+            continue  # sent back from the dead it lives once more; at the end of a batch it lives from then on
         until = job.done + job.ttl_ms + facts.drift_ms(job.ttl_ms, job.invoked) + GRAIN_MS
         for d in job.deliveries:
             if d.t > until:

@@ -76,3 +76,13 @@ def queued_twice(views: Mapping[str, View]) -> list[tuple[str, list[str]]]:
             if copy.state == QUEUED:
                 where.setdefault(job, []).append(node)
     return [(job, nodes) for job, nodes in where.items() if len(nodes) > 1]
+
+
+def half_dead(views: Mapping[str, View]) -> list[tuple[str, dict[str, str]]]:
+    """Jobs that are dead at one node, and that another would queue again: who is dead is dead everywhere."""
+    where: dict[str, dict[str, str]] = {}
+    for node, view in views.items():
+        for job, copy in view.items():
+            if copy.state == DEAD or copy.state in REQUEUES:
+                where.setdefault(job, {})[node] = copy.state
+    return [(job, held) for job, held in where.items() if DEAD in held.values() and {*held.values()} != {DEAD}]

@@ -18,6 +18,7 @@ FAULT_MS: Final = 30_000
 DRAIN_MS: Final = 32_000
 KEYED_DRAIN_MS: Final = 50_000
 """Jobs of a group come one after the other, and each may have a lease that has to end first."""
+CRON_S: Final = 5
 NAMES: Final = "ABCDEFGHIJ"
 
 
@@ -42,9 +43,24 @@ class Add:
     until: str = ""  # started; otherwise done
     window_s: int = 0
     ondup: str = ""
+    domain: str = ""
+    tenant: str = ""
+    batch: str = ""
+    index: int = 0
     pipe: int = 0
     attempts: int = 0  # 0: any number
     backoff_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A BATCH CLOSE to come, with a job after THEN."""
+
+    number: int
+    at_ms: int
+    name: str
+    count: int
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,9 @@ class Plan:
     habits: Habits = Habits()
     consumers: tuple[Consumer, ...] = ()
     errands: tuple[Errand, ...] = ()
+    closes: tuple[Close, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    rules: tuple[tuple[str, ...], ...] = ()  # commands that an operator gives before anything else: limits, schedules
     fault_ms: int = FAULT_MS
     drain_ms: int = DRAIN_MS
 
@@ -128,7 +146,9 @@ class Plan:
                 Consumer(**{**each, "queues": tuple(each["queues"])}) for each in data.pop("consumers")
             ),
             errands=tuple(Errand(**each) for each in data.pop("errands")),
+            closes=tuple(Close(**each) for each in data.pop("closes", [])),
             settings=tuple((name, value) for name, value in data.pop("settings")),
+            rules=tuple(tuple(words) for words in data.pop("rules", [])),
             **data,
         )
 
@@ -146,14 +166,25 @@ def draw(seed: int) -> Plan:
     if has_keys and keys.random() < 0.25:
         faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
     adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
-    adds = tuple(draw_keys(keys, add) for add in adds) if has_keys else adds
+    closes: tuple[Close, ...] = ()
+    if has_keys:
+        adds, closes = draw_batch(Random(f"{seed}/batch/0"), tuple(draw_keys(keys, add) for add in adds))
     consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
+    limits = Random(f"{seed}/limits/0")
+    rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
+    if rules:
+        adds = tuple(
+            replace(add, domain=limits.choice(["", "d0", "d1", "d2"]), tenant=limits.choice(["", "", "t0", "t1"]))
+            for add in adds
+        )
     return Plan(
         seed=seed,
         names=names,
         faults=faults,
         adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
-        drain_ms=KEYED_DRAIN_MS if has_keys else DRAIN_MS,
+        closes=closes,
+        drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
+        rules=rules,
         habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
         consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
         errands=draw_errands(Random(f"{seed}/errands/0"), queues, names) + draw_fates(
@@ -216,6 +247,37 @@ def draw_keys(dice: Random, add: Add) -> Add:
             window_s=dice.choice([0, 0, 3, 10]), ondup=dice.choice(["", "existing", "reject", "replace"]),
         )
     return add
+
+
+def draw_rules(dice: Random, queues: list[str]) -> tuple[tuple[str, ...], ...]:
+    """Limits of domains and queues, such that all jobs can go out before the end; and at times a schedule."""
+    rules: list[tuple[str, ...]] = [
+        ("DOMAIN", "SET", "d0", "RATE", f"{dice.randint(2, 6)}/s", "BURST", str(dice.randint(1, 3))),
+        ("DOMAIN", "SET", "d1", "CONCURRENCY", str(dice.randint(2, 5))),
+    ]
+    queue = dice.choice(queues)
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "rate", f"{dice.randint(4, 9)}/s", "burst", str(dice.randint(1, 4))))
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "concurrency", str(dice.randint(4, 8))))
+    if dice.random() < 0.3:
+        rules.append(("QUEUE", "SET", queue, "totalmaxlen", str(dice.randint(5, 40))))
+    if dice.random() < 0.5:
+        rules.append(("CRON", "SET", "tick", f"*/{CRON_S} * * * * *", queue, "cron", "RETRY", "2", "TTL", "120"))
+    return tuple(rules)
+
+
+def draw_batch(dice: Random, adds: tuple[Add, ...]) -> tuple[tuple[Add, ...], tuple[Close, ...]]:
+    """Some of the jobs are a batch, and somebody closes it, before, while or after they are added."""
+    members = [add.number for add in adds if not add.unique and add.retry_s > 0]
+    if len(members) < 2 or dice.random() < 0.5:
+        return adds, ()
+    chosen = dice.sample(members, min(len(members), dice.randint(2, 6)))
+    queue = dice.choice([add.queue for add in adds])
+    joined = tuple(
+        replace(add, batch="b", index=chosen.index(add.number)) if add.number in chosen else add for add in adds
+    )
+    return joined, (Close(0, dice.randrange(FAULT_MS), "b", len(chosen), queue),)
 
 
 def draw_habits(dice: Random) -> Habits:

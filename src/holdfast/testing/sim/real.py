@@ -90,6 +90,9 @@ class Real:
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
 
+    def digest(self, machine: Any) -> int:
+        return int(machine.registers.digest)
+
     def merged(self, machine: Any) -> dict[str, str]:
         return {jid.decode(): into.decode() for jid, into in machine.merged.items()}
 

@@ -60,6 +60,9 @@ class Story:
     def counters(self, machine: Any) -> dict[str, int]:
         return self.kind.counters(machine.machine)
 
+    def digest(self, machine: Any) -> int:
+        return self.kind.digest(machine.machine)
+
     def merged(self, machine: Any) -> dict[str, str]:
         return self.kind.merged(machine.machine)
 

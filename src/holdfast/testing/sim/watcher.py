@@ -1,7 +1,7 @@
 """Looks inside the nodes at intervals and writes into the history what no client could see.
 
 I5   an acknowledgement is never orphaned: while some node would queue the job again, some node remembers
-I6   after healing every acknowledgement is collected
+I6   after healing every acknowledgement is collected, and who is dead is dead everywhere
      at most one queued copy in calm times
 
 An ack counts while the disk of a node that answered it lives; a FASTACK or a DELJOB of the same job voids it.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.testing.checkers.whitebox import orphans, queued_twice, uncollected
+from holdfast.testing.checkers.whitebox import half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import INVOKE, OK
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ EXPIRY_MS: Final = 2_000
 
 COLLECT_MS: Final = 30_000
 """An ack that is older than this, in a cluster healed as long ago, should be gone."""
+
+
+CLOCKS_APART_MS: Final = 15_000
+"""Nodes whose clocks differ by more do not take over each other's settings (core/doubt.py)."""
 
 
 class Watcher:
@@ -117,6 +121,13 @@ class Watcher:
         healed = max((op.t for op in cluster.history.ops if op.f == "heal"), default=None)
         if healed is None or cluster.now - healed < COLLECT_MS:
             return
+        up = {name: host for name, host in cluster.hosts.items() if host.node is not None}
+        digests = {name: cluster.kind.digest(host.node) for name, host in up.items()}
+        walls = [host.clock.wall(cluster.now) for host in up.values()]
+        if len(set(digests.values())) > 1 and max(walls) - min(walls) <= CLOCKS_APART_MS:
+            self.tell("settings", "settings-differ", "", f"the nodes do not agree on what is set: {digests}")
         old = [id for id in self.acked() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
         for id, name, state in uncollected(old, cluster.views()):
             self.tell("I6", "uncollected", id, f"{state} at {name}, acked at {self.acks[id]}")
+        for id, held in half_dead(cluster.views()):
+            self.tell("dead", "half-dead", id, f"held {held}")

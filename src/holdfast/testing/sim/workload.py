@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.history import OK, Value
 from holdfast.testing.sim.clients import PADDING, Client
-from holdfast.testing.sim.plan import Add, Consumer, Errand, Plan
+from holdfast.testing.sim.plan import Add, Close, Consumer, Errand, Plan
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.world import World
@@ -47,16 +47,24 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
 def key_values(add: Add) -> Value:
     """The same as the history tells it."""
     value: Value = {}
+    if add.domain:
+        value["domain"] = add.domain
     if add.group:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:
         value |= {"unique": add.unique, "until": add.until, "window": add.window_s, "ondup": add.ondup}
+    if add.batch:
+        value |= {"batch": add.batch, "index": add.index}
     return value
 
 
 def key_words(add: Add) -> list[str]:
     """Its group and its unique key; the reply is to say what became of that."""
     words: list[str] = []
+    if add.domain:
+        words += ["DOMAIN", add.domain]
+    if add.tenant:
+        words += ["TENANT", add.tenant]
     if add.group:
         words += ["GROUP", add.group]
     if add.skips:
@@ -69,6 +77,8 @@ def key_words(add: Add) -> list[str]:
         words += ["WINDOW", str(add.window_s)]
     if add.ondup:
         words += ["ONDUP", add.ondup]
+    if add.batch:
+        words += ["BATCH", add.batch, "INDEX", str(add.index)]
     return words
 
 
@@ -90,8 +100,12 @@ class Workload:
             cluster.push(offset + adds[0].at_ms, self.produce, adds)
         for consumer in plan.consumers:
             Worker(self, consumer).start_later(consumer.number % 7)
+        for close in plan.closes:
+            cluster.push(offset + close.at_ms, self.close_batch, close)
         for errand in plan.errands:
             cluster.push(offset + errand.at_ms, self.run_errand, errand)
+        for words in plan.rules:
+            self.rule(cluster.names[0], list(words))
 
     # -- producers -----------------------------------------------------------------------------------------
 
@@ -116,6 +130,20 @@ class Workload:
             cluster.counters["adds"] += 1
             client.send("add", argv, value, done)
         cluster.push(cluster.now + max(add.timeout_ms for add in adds) + PATIENCE_MS, Client.close, client)
+
+    def close_batch(self, close: Close) -> None:
+        """As if it added the job in the end: that is what it does, later."""
+        host = self.cluster.pick(Random(f"{self.cluster.seed}/close/{close.number}"))
+        if host is None:
+            return
+        client = Client(self.cluster, f"b{close.number}", host)
+        body = f"f{close.number}"
+        words = ["BATCH", "CLOSE", close.name, str(close.count), "THEN", close.queue, body, "RETRY", "2", "TTL", "600"]
+        value: Value = {
+            "queue": close.queue, "body": body, "replicate": 1, "retry": 2, "ttl": 600, "delay": 0, "async": False,
+            "timeout": 0, "final_of": close.name, "count": close.count,
+        }
+        client.send("add", [word.encode() for word in words], value, lambda *_: self.close_soon(client))
 
     # -- errands -------------------------------------------------------------------------------------------
 
@@ -175,6 +203,15 @@ class Workload:
         argv = [b"PAUSE", queue.encode(), *(word.encode() for word in words)]
         client.send("pause", argv, {"queue": queue, "words": words}, lambda *_: self.close_soon(client))
 
+    def rule(self, node: str, words: list[str]) -> None:
+        """An operator sets something for the whole cluster."""
+        host = self.cluster.hosts[node]
+        if host.node is None:
+            return
+        client = Client(self.cluster, "op", host)
+        argv = [word.encode() for word in words]
+        client.send("rule", argv, {"words": words}, lambda *_: self.close_soon(client))
+
     def close_soon(self, client: Client) -> None:
         self.cluster.push(self.cluster.now, Client.close, client)
 
@@ -199,6 +236,8 @@ class Workload:
         self.is_draining = True
         queues = tuple(self.plan.queues)
         self.resume_all(None)
+        for name in self.cluster.names if self.plan.rules else "":
+            self.rule(name, ["CRON", "DEL", "tick"])
         self.cluster.push(self.cluster.now + LONGEST_WAY_MS, self.resume_all, None)
         for number, name in enumerate(self.cluster.names):
             consumer = Consumer(1_000 + number, queues, count=2, timeout_ms=5_000, think_ms=20)

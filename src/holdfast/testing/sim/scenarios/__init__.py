@@ -16,13 +16,25 @@ from holdfast.testing.sim import real
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.machine import Kind
 from holdfast.testing.sim.mutants import switches
-from holdfast.testing.sim.scenarios import acks, batches, claims, fates, groups, healing, leases, once, times, unique
+from holdfast.testing.sim.scenarios import (
+    acks,
+    batches,
+    claims,
+    fates,
+    groups,
+    healing,
+    leases,
+    limits,
+    once,
+    times,
+    unique,
+)
 from holdfast.testing.sim.scenarios.scenario import Scenario, scenarios_of
 from holdfast.testing.sim.transcript import Story, text_of
 
 SCENARIOS: dict[str, Scenario] = {
     each.name: each
-    for module in (acks, once, leases, times, healing, groups, unique, batches, fates, claims)
+    for module in (acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits)
     for each in scenarios_of(module)
 }
 

@@ -189,3 +189,19 @@ def a_node_that_slept_asks_before_it_hands_out(new: New) -> None:
     sim.run_for(seconds=0.5)
     assert got == [], "handed out by the sleeper while B's consumer works on it"
     end_well(sim)
+
+
+@catches("queued-counts-as-failed")
+def a_job_that_waits_at_a_node_that_restarts_has_not_failed(new: New) -> None:
+    """Its lease has ended once at A, and it waits there for somebody to try again. A is restarted: that is no second
+    failure, after which the job would be dead."""
+    for seed in range(4):  # one in two of which has A first in the job's order
+        sim = new(nodes="AB", seed=seed)
+        job = sim.add_job(at="A", replicate=2, retry_s=2, attempts=2)
+        assert sim.consume(at="A") == job
+        sim.run_for(seconds=3)
+        sim.crash("A")
+        sim.restart("A")
+        sim.run_for(seconds=8)
+        assert sim.consume_and_ack(at="A") == job
+        end_well(sim, job, deliveries=2)

@@ -1,0 +1,1 @@
+"""What others offer: brokers and task libraries that `bench.clients` measures beside ours."""

@@ -1,0 +1,64 @@
+"""holdfast gateway: HTTP, gRPC and the console, in a process of its own."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from holdfast.cli.common import with_secret
+
+EXAMPLES = """
+\b
+Examples:
+  holdfast gateway                                           before the node at 127.0.0.1:7711
+  curl -d hello http://127.0.0.1:7780/push                   add a job to the queue `default`
+  curl http://127.0.0.1:7780/get                             and take it
+  holdfast gateway --connect holdfast://a:7711,b:7711 --bind 0.0.0.0 --users-file users.toml
+  holdfast gateway --size 1000 --queue work                  bounded: the 1001st job gets a 429
+  HOLDFAST_SECRET=… holdfast gateway --connect holdfast://gateway@a:7711
+
+/openapi.json describes everything below /v1. The secret of the url's user may be in HOLDFAST_SECRET, where no other
+user of the machine can see it.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--connect", default="holdfast://127.0.0.1:7711", show_default=True, metavar="URL",
+              help="The nodes, or an embedded queue such as file:./jobs.")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--http", default=7780, show_default=True, type=click.IntRange(0, 65535), help="Port for HTTP.")
+@click.option("--grpc", default=7790, show_default=True, type=click.IntRange(-1, 65535),
+              help="Port for gRPC; -1: none.")
+@click.option("--queue", default="default", show_default=True, help="The queue of /push and /get.")
+@click.option("--size", default=0, type=click.IntRange(0), help="Bound that queue to so many jobs in the cluster.")
+@click.option("--users-file", "users", type=click.Path(path_type=Path), help="Who may come in; see `holdfast users`.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine although anybody may come in.")
+@click.option("--lake", type=click.Path(path_type=Path), help="The pipeline's tables, for the history page.")
+@click.option("--console/--no-console", default=True, help="Serve the console's pages, too.")
+@click.option("--tls-cert", "cert", default="", help="Certificate, PEM: HTTPS and gRPC with TLS.")
+@click.option("--tls-key", "key", default="", help="Its private key.")
+@click.option("--tls-ca", "ca", default="", help="Clients must show a certificate signed by this authority.")
+def gateway(
+    connect: str, bind: str, http: int, grpc: int, queue: str, size: int, users: Path | None, insecure: bool,
+    lake: Path | None, console: bool, cert: str, key: str, ca: str,
+) -> None:
+    """Open HTTP and gRPC before one or more nodes. Any number of gateways will do; they keep nothing."""
+    from holdfast.client.errors import Error
+    from holdfast.gateway.serve import Plan, run
+    from holdfast.shell.settings import SettingsError
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    plan = Plan(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), bind, http, grpc, queue, size, users,
+                insecure, cert, key, ca, lake, console)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(plan))
+    except (SettingsError, Error) as error:
+        click.echo(f"holdfast gateway: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,267 @@
+"""holdfast queues, jobs, show, explain, dead, cron, cluster, health: look at what is there, and put it right."""
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from holdfast.cli.common import NOTHING, asking, connected, fail, named, plain, show, show_one
+
+PAGE = 1000
+COLUMNS = ["name", "len", "out", "delayed", "dead-kept", "in-per-second", "out-per-second", "oldest-age", "blocked"]
+OF_JOBS = ["id", "queue", "state", "nacks", "additional-deliveries", "ttl", "body"]
+
+
+@click.command(epilog="""\b
+Examples:
+  holdfast queues                      all queues, summed over the cluster
+  holdfast queues mail --json          one of them
+""")
+@click.argument("name", default="*")
+@connected
+def queues(name: str, connect: str, as_json: bool) -> None:
+    """Show queues with their figures, summed over all nodes that answer."""
+    with asking(connect) as queue:
+        reply: Any = queue.call("CLUSTER", "QSTAT", name)
+    rows, silent = reply
+    found = [named(row) for row in rows]
+    show(found, COLUMNS, as_json, "there is no queue yet")
+    for node in plain(silent):
+        click.echo(f"node {node} did not answer", err=True)
+
+
+@click.command(epilog="""\b
+Examples:
+  holdfast jobs --queue mail --state dead
+  holdfast jobs --state leased --limit 20
+""")
+@click.option("--queue", default="", help="Of this queue.")
+@click.option("--state", default="", help="queued, leased, delayed, dead, active, acked.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
+@connected
+def jobs(queue: str, state: str, limit: int, connect: str, as_json: bool) -> None:
+    """List jobs of the node that is asked."""
+    words: list[str | int] = []
+    if queue:
+        words += ["QUEUE", queue]
+    if state:
+        words += ["STATE", state]
+    found: list[dict[str, Any]] = []
+    cursor = "0"
+    with asking(connect) as asked:
+        while len(found) < limit:
+            reply: Any = asked.call("JSCAN", cursor, "COUNT", min(PAGE, limit), "REPLY", "all", *words)
+            following, page = reply
+            found += [named(each) for each in page]
+            cursor = plain(following)
+            if cursor == "0":
+                break
+    show(found[:limit], OF_JOBS, as_json, "no job fits")
+
+
+@click.command(name="show")
+@click.argument("job_id", metavar="ID")
+@connected
+def show_job(job_id: str, connect: str, as_json: bool) -> None:
+    """Show everything a node knows about a job."""
+    with asking(connect) as queue:
+        reply = queue.call("SHOW", job_id)
+    if reply is None:
+        fail("the node that was asked does not know this job", NOTHING)
+    show_one(named(reply), as_json)
+
+
+@click.command(epilog="""\b
+Examples:
+  holdfast explain DI…SQ
+""")
+@click.argument("job_id", metavar="ID")
+@connected
+def explain(job_id: str, connect: str, as_json: bool) -> None:
+    """Say why a job is not running, or why it ran more than once."""
+    with asking(connect) as queue:
+        found = queue.explain(job_id)
+    if found is None:
+        fail("nobody knows this job", NOTHING)
+    if as_json:
+        show_one({"id": found.id, "state": found.state, "summary": found.summary, "history": list(found.history),
+                  "reasons": [{"code": r.code, "words": r.words, "ms_until": r.ms_until} for r in found.reasons]}, True)
+        return
+    click.echo(f"{found.state}: {found.summary}")
+    for reason in found.reasons:
+        until = f" (in {reason.ms_until / 1000:.1f} s)" if reason.ms_until is not None else ""
+        click.echo(f"  {reason.code}: {reason.words}{until}")
+    for line in found.history:
+        click.echo(f"  · {line}")
+
+
+@click.group(epilog="""\b
+Examples:
+  holdfast dead list --queue mail
+  holdfast dead retry --queue mail --error '*timeout*'
+  holdfast dead delete DI…SQ
+""")
+def dead() -> None:
+    """Jobs that nobody will try again unless told to."""
+
+
+def filters(command: Any) -> Any:
+    for name, words in (("--queue", "Of this queue."), ("--cause", "With this cause; may have *."),
+                        ("--error", "With this error; may have *.")):
+        command = click.option(name, default="", help=words)(command)
+    return command
+
+
+def said(**wanted: str) -> Any:
+    return {name: value for name, value in wanted.items() if value}
+
+
+@dead.command(name="list")
+@filters
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
+@connected
+def dead_list(queue: str, cause: str, error: str, limit: int, connect: str, as_json: bool) -> None:
+    """List dead jobs, with what killed them."""
+    with asking(connect) as asked:
+        found = asked.dead(count=limit, **said(queue=queue, cause=cause, error=error))
+    rows = [{"id": each.id, "queue": each.queue, "cause": each.cause, "attempts": each.attempts, "error": each.error,
+             "died": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.died_ms / 1000))} for each in found]
+    show(rows, ["id", "queue", "cause", "attempts", "died", "error"], as_json, "no dead jobs")
+
+
+@dead.command(name="retry")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@filters
+@connected
+def dead_retry(ids: tuple[str, ...], queue: str, cause: str, error: str, connect: str, as_json: bool) -> None:
+    """Queue dead jobs again: those named, or those that fit."""
+    settle("retry_dead", ids, said(queue=queue, cause=cause, error=error), connect)
+
+
+@dead.command(name="delete")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@filters
+@connected
+def dead_delete(ids: tuple[str, ...], queue: str, cause: str, error: str, connect: str, as_json: bool) -> None:
+    """Delete dead jobs for good: those named, or those that fit."""
+    settle("delete_dead", ids, said(queue=queue, cause=cause, error=error), connect)
+
+
+def settle(method: str, ids: tuple[str, ...], wanted: Any, connect: str) -> None:
+    if not ids and not wanted:
+        fail("name jobs, or say which with --queue, --cause or --error", 2)
+    with asking(connect) as asked:
+        click.echo(f"{getattr(asked, method)(*ids, **wanted)} jobs")
+
+
+@click.group(epilog="""\b
+Examples:
+  holdfast cron list
+  holdfast cron set nightly "0 3 * * *" reports '{"kind": "daily"}' --zone Europe/Rome
+""")
+def cron() -> None:
+    """Jobs that are added again and again."""
+
+
+@cron.command(name="list")
+@connected
+def cron_list(connect: str, as_json: bool) -> None:
+    """List schedules and when each runs next."""
+    with asking(connect) as asked:
+        reply: Any = asked.call("CRON", "LIST")
+    rows = [named(each) for each in reply]
+    show(rows, list(rows[0]) if rows else [], as_json, "there is no schedule")
+
+
+@cron.command(name="set")
+@click.argument("name")
+@click.argument("schedule")
+@click.argument("queue")
+@click.argument("body")
+@click.option("--zone", default="", help="Time zone; UTC if none is named.")
+@click.option("--missed", default="", type=click.Choice(["", "skip", "one", "all"]), help="Runs that were missed.")
+@connected
+def cron_set(
+    name: str, schedule: str, queue: str, body: str, zone: str, missed: str, connect: str, as_json: bool
+) -> None:
+    """Add a job by a schedule: five fields as in crontab, six with seconds, or @daily and the like."""
+    with asking(connect) as asked:
+        asked.schedule(name, schedule, queue, body, zone=zone, missed=missed)
+
+
+@cron.command(name="delete")
+@click.argument("name")
+@connected
+def cron_delete(name: str, connect: str, as_json: bool) -> None:
+    """Give up a schedule."""
+    with asking(connect) as asked:
+        if not asked.unschedule(name):
+            fail("there is no schedule of that name", NOTHING)
+
+
+@click.group(epilog="""\b
+Examples:
+  holdfast cluster nodes
+  holdfast cluster leave --wait 60        before a node is stopped for good
+""")
+def cluster() -> None:
+    """The nodes of the cluster."""
+
+
+@cluster.command(name="nodes")
+@connected
+def cluster_nodes(connect: str, as_json: bool) -> None:
+    """List the nodes as the one that is asked sees them."""
+    with asking(connect) as asked:
+        text = plain(asked.call("CLUSTER", "NODES"))
+    rows = []
+    for line in text.splitlines():
+        words = line.split()
+        rows.append(dict(zip(("id", "address", "flags", "ping", "pong", "link"), words, strict=False)))
+    show(rows, ["id", "address", "flags", "link"], as_json, "there is no node")
+
+
+@cluster.command(name="info")
+@connected
+def cluster_info(connect: str, as_json: bool) -> None:
+    """What the node that is asked knows of the cluster."""
+    with asking(connect) as asked:
+        text = plain(asked.call("CLUSTER", "INFO"))
+    show_one(dict(line.split(":", 1) for line in text.splitlines() if ":" in line), as_json)
+
+
+@cluster.command(name="leave")
+@click.option("--wait", default=0.0, type=click.FloatRange(0), help="Seconds to wait until it is safe to stop.")
+@connected
+def cluster_leave(wait: float, connect: str, as_json: bool) -> None:
+    """Have a node give its jobs away; exit code 1 if it is not done in time."""
+    deadline = time.monotonic() + wait
+    with asking(connect) as asked:
+        asked.call("CLUSTER", "LEAVING", "yes")
+        while True:
+            status = plain(asked.call("CLUSTER", "LEAVING", "status"))
+            if "safe" in str(status) and "not" not in str(status).split("safe")[0]:
+                click.echo("safe to stop")
+                return
+            if time.monotonic() >= deadline:
+                fail(f"not done yet: {status}")
+            time.sleep(0.2)
+
+
+@click.command()
+@click.option("--connect", default="holdfast://127.0.0.1:7711", show_default=True, metavar="URL", help="The node.")
+def health(connect: str) -> None:
+    """Exit with 0 if a node answers, 1 if not. A node that asks who we are is there, too."""
+    from holdfast import doors
+    from holdfast.client.errors import Error, NotAllowed
+
+    try:
+        with doors.open(connect, connect_timeout=2, answer_timeout=2):
+            pass
+    except NotAllowed:
+        pass
+    except Error as error:
+        click.echo(f"holdfast: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,112 @@
+"""Live figures as server-sent events: the same for everybody who looks, asked of the nodes once a second at most.
+
+    GET /v1/events    event: figures / data: {"time": …, "queues": [...], "totals": {...}}
+
+One task asks while anybody listens, and stops when nobody does, so a hundred open pages cost the nodes as much as one.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import StreamingResponse
+
+from holdfast.client.errors import Error
+from holdfast.client.queue import AsyncQueue
+from holdfast.core.rights import User
+from holdfast.core.users import may_touch
+from holdfast.gateway.asking import the_user
+from holdfast.gateway.problems import MEDIA
+from holdfast.gateway.queues import totals
+from holdfast.gateway.who import check
+
+router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
+
+EVERY_S = 1.0
+LISTENERS_MAX = 1000
+"""Open streams of one gateway; a browser opens one per tab."""
+SUMMED = ("len", "held", "out", "delayed", "blocked", "jobs-in", "jobs-out", "in-per-second", "out-per-second",
+          "dead-kept", "acked", "nacked", "expired")
+
+
+class Live:
+    """The latest figures, and those who wait for the next."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self.queue = queue
+        self.latest: dict[str, Any] = {}
+        self.listeners = 0
+        self.changed = asyncio.Condition()
+        self.task: asyncio.Task[None] | None = None
+
+    async def figures(self) -> dict[str, Any]:
+        rows = await totals(self.queue, "*")
+        sums = {name: sum(int(row.get(name) or 0) for row in rows) for name in SUMMED}
+        return {"time": time.time(), "queues": rows, "totals": sums}
+
+    async def run(self) -> None:
+        while True:
+            try:
+                found = await self.figures()
+            except Error as error:
+                found = {"time": time.time(), "error": str(error)}
+            async with self.changed:
+                self.latest = found
+                self.changed.notify_all()
+            await asyncio.sleep(EVERY_S)
+
+    async def follow(self) -> AsyncIterator[dict[str, Any]]:
+        """Figures as they come, the latest at once."""
+        self.listeners += 1
+        if self.task is None:
+            self.task = asyncio.create_task(self.run())
+        try:
+            seen: dict[str, Any] = {}
+            while True:
+                async with self.changed:
+                    while self.latest is seen or not self.latest:
+                        await self.changed.wait()
+                    seen = self.latest
+                yield seen
+        finally:
+            self.listeners -= 1
+            if self.listeners == 0 and self.task is not None:
+                self.task.cancel()
+                self.task, self.latest = None, {}
+
+    async def close(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+
+
+def seen_by(user: User, figures: dict[str, Any]) -> dict[str, Any]:
+    """Without the queues that this user may not touch."""
+    if not user.patterns or "queues" not in figures:
+        return figures
+    rows = [row for row in figures["queues"] if may_touch(user, str(row.get("name", "")).encode())]
+    return {"time": figures["time"], "queues": rows}
+
+
+@router.get("/events", response_class=StreamingResponse, responses={
+    200: {"content": {"text/event-stream": {}}, "description": "Figures, once a second"}
+})
+async def events(request: Request, user: Annotated[User, Depends(the_user)]) -> StreamingResponse:
+    """Follow the figures of all queues."""
+    return stream(request.app.state.live, user)
+
+
+def stream(live: Live, user: User) -> StreamingResponse:
+    check(user, ["INFO"])
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for figures in live.follow():
+            yield b"event: figures\ndata: " + json.dumps(seen_by(user, figures)).encode() + b"\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

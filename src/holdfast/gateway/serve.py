@@ -1,0 +1,171 @@
+"""A gateway as a process: HTTP by uvicorn and gRPC in one loop, before one queue, until a signal."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from holdfast.client.errors import Error
+from holdfast.client.queue import AsyncQueue
+from holdfast.doors import aopen
+from holdfast.gateway.app import make_app
+from holdfast.gateway.asking import Behind
+from holdfast.gateway.who import Door
+from holdfast.shell.listening import is_loopback
+from holdfast.shell.settings import SettingsError
+
+log = logging.getLogger("holdfast.gateway")
+
+GRACE_S = 10
+"""How long requests that are under way have to end after SIGTERM."""
+CONNECT_S = 30.0
+"""How long the nodes may take to be there at the start; they often start at the same time."""
+AGAIN_S = 0.2
+
+
+@dataclass
+class Plan:
+    """What a gateway is to be."""
+
+    connect: str
+    bind: str = "127.0.0.1"
+    http: int = 7780
+    grpc: int = 7790
+    queue: str = "default"
+    size: int = 0
+    users: Path | None = None
+    insecure: bool = False
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    lake: Path | None = None
+    console: bool = True
+
+    def check(self) -> None:
+        """Raises SettingsError where it must not be like this."""
+        if not is_loopback(self.bind) and self.users is None and not self.insecure:
+            raise SettingsError(
+                f"refusing to listen on {self.bind} without users. Give a --users-file (see `holdfast users`), or say "
+                "--insecure if the network is yours alone"
+            )
+        if bool(self.cert) != bool(self.key):
+            raise SettingsError("TLS takes both --tls-cert and --tls-key")
+        if self.ca and not self.cert:
+            raise SettingsError("--tls-ca goes with --tls-cert")
+
+
+class Gateway:
+    """Runs until `stop`. `http_port` and `grpc_port` are what it listens on, once `ready` is set."""
+
+    def __init__(self, plan: Plan) -> None:
+        plan.check()
+        self.plan = plan
+        self.door = Door(plan.users)
+        self.ready = asyncio.Event()
+        self.http_port = 0
+        self.grpc_port = 0
+        self.server: uvicorn.Server | None = None
+        self.rpc: Any = None
+
+    async def run(self) -> None:
+        queue = await self.reach()
+        try:
+            if self.plan.size > 0:
+                await queue.configure(self.plan.queue, totalmaxlen=self.plan.size)
+            await self.serve(queue)
+        finally:
+            await queue.close()
+            self.door.close()
+
+    async def reach(self) -> AsyncQueue:
+        """The nodes. They may be starting, too."""
+        deadline = asyncio.get_running_loop().time() + CONNECT_S
+        while True:
+            try:
+                return await aopen(self.plan.connect)
+            except Error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+
+    async def serve(self, queue: AsyncQueue) -> None:
+        plan = self.plan
+        behind = Behind(queue, self.door, plan.queue)
+        app = make_app(queue, self.door, plan.queue, plan.lake, plan.console)
+        if plan.grpc >= 0:
+            from holdfast.gateway import rpc
+
+            self.rpc = await rpc.start(behind, f"{plan.bind}:{plan.grpc}", self.credentials())
+            self.grpc_port = self.rpc.holdfast_port
+        config = uvicorn.Config(
+            app, host=plan.bind, port=plan.http, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=plan.cert or None, ssl_keyfile=plan.key or None, ssl_ca_certs=plan.ca or None,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if plan.ca else ssl.CERT_NONE, server_header=False,
+        )
+        self.server = uvicorn.Server(config)
+        self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        serving = asyncio.create_task(self.server.serve())
+        try:
+            while not self.server.started:
+                if serving.done():
+                    serving.result()
+                    raise SettingsError(f"cannot listen on {plan.bind}:{plan.http}")
+                await asyncio.sleep(0.01)
+            self.http_port = self.server.servers[0].sockets[0].getsockname()[1]
+            self.ready.set()
+            await serving
+        finally:
+            if self.rpc is not None:
+                await self.rpc.stop(GRACE_S)
+            await app.state.live.close()
+
+    def credentials(self) -> Any:
+        if not self.plan.cert:
+            return None
+        import grpc
+
+        ca = Path(self.plan.ca).read_bytes() if self.plan.ca else None
+        pair = (Path(self.plan.key).read_bytes(), Path(self.plan.cert).read_bytes())
+        return grpc.ssl_server_credentials([pair], ca, require_client_auth=bool(ca))
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.should_exit = True
+
+    def reload(self) -> None:
+        try:
+            self.door.reload()
+            log.info("users reloaded")
+        except SettingsError as error:
+            log.error("users not reloaded: %s", error)
+
+
+async def run(plan: Plan) -> None:
+    """Until SIGTERM or SIGINT; SIGHUP reads the users again."""
+    gateway = Gateway(plan)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, gateway.stop)
+    loop.add_signal_handler(signal.SIGHUP, gateway.reload)
+    running = asyncio.create_task(gateway.run())
+    waiting = asyncio.create_task(gateway.ready.wait())
+    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if gateway.ready.is_set():
+        scheme = "https" if plan.cert else "http"
+        log.info("ready on %s://%s:%d, gRPC on %d, before %s", scheme, plan.bind, gateway.http_port, gateway.grpc_port,
+                 without_secret(plan.connect))
+    waiting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def without_secret(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -1,0 +1,160 @@
+"""Who is calling, and what they may do: the users of `holdfast users`, by bearer token or by name and secret.
+
+    Authorization: Bearer alice.<secret>
+    Authorization: Basic  base64(alice:<secret>)
+
+The gateway itself is one client of the nodes. What a caller may do is therefore decided here, with the same table
+of roles and queues that nodes use (core/users.py): every call becomes a command of the node, and each command passes
+through the one place that checks it, `Allowed`. Without a users file everybody may do everything, and then the
+gateway listens on this machine only unless it is told --insecure.
+
+A token may be bound to less than its user: `alice.<secret>;scope=read;queues=mail.*` has no more rights than both
+say. It is cut down by its bearer, so that a program can be given less without a new user.
+"""
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.client.asks import Undo
+from holdfast.client.errors import NotAllowed
+from holdfast.client.queue import AsyncChannel
+from holdfast.client.resp import Argv, Reply, to_bytes
+from holdfast.core import users
+from holdfast.core.rights import ADMIN, ALL_ROLES, User
+from holdfast.gateway.problems import Unauthorized
+from holdfast.shell.logins import Logins, read_patterns, read_roles
+from holdfast.shell.settings import SettingsError
+
+ANYBODY = User(b"anybody", ALL_ROLES, [])
+
+
+class Door:
+    """Knows the users, and finds out who somebody is."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.logins = Logins(path, self._answer) if path is not None else None
+
+    def _answer(self, waiting: object, name: bytes, is_right: bool) -> None:
+        assert isinstance(waiting, asyncio.Future)
+        if not waiting.done():
+            waiting.set_result(is_right)
+
+    async def who(self, authorization: str, address: str) -> User:
+        """The user that an Authorization header proves. Raises Unauthorized."""
+        if self.logins is None:
+            return ANYBODY
+        name, secret, narrower = read_authorization(authorization)
+        return narrow(await self.login(name, secret, address), narrower)
+
+    async def login(self, name: str, secret: str, address: str) -> User:
+        """The user with that secret. Raises Unauthorized."""
+        if self.logins is None:
+            return ANYBODY
+        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.logins.check(found, address, name.encode(), secret.encode())
+        if not await found:
+            raise Unauthorized("this user and secret do not belong together")
+        return self.logins.users[name.encode()]
+
+    def reload(self) -> None:
+        if self.logins is not None:
+            self.logins.reload()
+
+    def close(self) -> None:
+        if self.logins is not None:
+            self.logins.close()
+
+
+def read_authorization(text: str) -> tuple[str, str, str]:
+    """Name, secret, and what a token is bound to. Raises Unauthorized."""
+    scheme, _, rest = text.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        token, _, narrower = rest.strip().partition(";")
+        name, dot, secret = token.partition(".")
+        if dot:
+            return name, secret, narrower
+        raise Unauthorized("a bearer token is <user>.<secret>")
+    if scheme.lower() == "basic":
+        try:
+            name, colon, secret = base64.b64decode(rest, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthorized("this is not name and secret in base64") from None
+        if colon:
+            return name, secret, ""
+    raise Unauthorized("say who you are: Authorization: Bearer <user>.<secret>")
+
+
+def narrow(user: User, words: str) -> User:
+    """The same user with fewer rights."""
+    roles, patterns = user.roles, user.patterns
+    for word in filter(None, words.split(";")):
+        key, _, value = word.strip().partition("=")
+        try:
+            if key == "scope":
+                asked = read_roles(value.split(","))
+                roles = asked if roles & ADMIN else roles & asked
+                continue
+            if key == "queues":
+                patterns = read_patterns([p for p in value.split(",") if not user.patterns or users.may_touch(
+                    user, p.encode())])
+                if not patterns and "*" not in value.split(","):
+                    raise Unauthorized("this token is bound to queues that its user may not touch")
+                continue
+        except (ValueError, SettingsError) as error:
+            raise Unauthorized(f"this token is bound to nothing there is: {error}") from None
+        raise Unauthorized(f"a token is bound by scope= and queues=, not by {key!r}")
+    return User(user.name, roles, patterns)
+
+
+def queues_of(argv: Sequence[bytes], where: int) -> list[bytes]:
+    """The queues a command names. Which queue a job is in, only a node knows; it is not asked (see core/users.py)."""
+    return users.named(list(argv), where)
+
+
+def check(user: User, argv: Argv) -> None:
+    """Raises NotAllowed if that user may not run this command."""
+    if user.may_all() or user is ANYBODY:
+        return
+    words = [to_bytes(word) for word in argv]
+    name = words[0].upper()
+    roles, where = users.needs(name, words)
+    if not user.roles & (roles | ADMIN):
+        wanted = " or ".join(role.decode() for role in users.names_of(roles))
+        raise NotAllowed(f"the user '{user.name.decode()}' may not do this: it takes the role {wanted}", "NOPERM")
+    if user.patterns:
+        for queue in queues_of(words, where):
+            if not users.may_touch(user, queue):
+                shown = queue.decode("utf-8", "backslashreplace")
+                raise NotAllowed(f"the user '{user.name.decode()}' may not touch the queue '{shown}'", "NOPERM")
+
+
+class Allowed:
+    """A channel for one user: the same as for all, behind a check."""
+
+    def __init__(self, channel: AsyncChannel, user: User) -> None:
+        self.channel = channel
+        self.user = user
+
+    async def call(
+        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
+    ) -> Reply:
+        check(self.user, argv)
+        return await self.channel.call(argv, patience, undo, near)
+
+    async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        for argv in commands:
+            check(self.user, argv)
+        return await self.channel.call_many(commands, near)
+
+    async def close(self) -> None:
+        """The channel is everybody's."""
+
+
+def address_of(client: Any) -> str:
+    """host:port as Logins wants it."""
+    return f"{client.host}:{client.port}" if client is not None else "unknown:0"

@@ -1,0 +1,217 @@
+"""Rates, bounds, settings and schedules that hold for all nodes together, whoever their home is."""
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.doubt import SKEW_MS
+from holdfast.testing.history import OK
+from holdfast.testing.sim.clients import Client
+from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.scenario import New, catches
+
+ON_THE_WAY_MS = 20
+"""A job takes so long at most from the node that paid for it to its consumer at another."""
+
+
+def fill(sim: Cluster, count: int, *options: str, at: str = "ABC") -> None:
+    """So many jobs, at the nodes in turn, each with one copy."""
+    for number in range(count):
+        client = Client(sim, f"p{number}", sim.hosts[at[number % len(at)]])
+        words = ["ADDJOB", "q", f"b{number}", "0", "RETRY", "100", "TTL", "600", "REPLICATE", "1", *options]
+        client.send("add", [word.encode() for word in words], {
+            "queue": "q", "body": f"b{number}", "replicate": 1, "retry": 100, "ttl": 600, "delay": 0, "async": False,
+            "timeout": 0,
+        })
+    sim.run_for(seconds=1)
+
+
+def handed_out(sim: Cluster) -> list[int]:
+    return sorted(op.t for op in sim.history.ops if op.f == "get" and op.type == OK for _ in op.value["jobs"])
+
+
+def above(times: list[int], rate: float, burst: int) -> float:
+    """By how many hand-outs at most a window has more than it may."""
+    found = 0.0
+    for i, first in enumerate(times):
+        for n, last in enumerate(times[i:], 1):
+            found = max(found, n - burst - rate * (last - first + ON_THE_WAY_MS) / 1000)
+    return found
+
+
+def node_of(sim: Cluster, name: str) -> Any:
+    return sim.hosts[name].node
+
+
+def home_of(sim: Cluster, domain: bytes) -> str:
+    throttles = {name: node_of(sim, name).domains.table[domain] for name in sim.names}
+    return next(name for name, each in throttles.items() if each.shared is not None and each.shared.epoch >= 0)
+
+
+def poll(sim: Cluster, name: str) -> None:
+    """Take a job if there is one, and do not wait."""
+    sim.command(name, "get", [b"GETJOB", b"NOHANG", b"FROM", b"q"], {"queues": ["q"]})
+
+
+@catches("token-not-spent")
+def a_rate_holds_wherever_jobs_and_consumers_are(new: New) -> None:
+    sim = new(nodes="ABC", seed=400)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "10/s", "BURST", "2")
+    sim.run_for(seconds=1)
+    fill(sim, 300, "DOMAIN", "d")
+    sim.consume_everything()
+    sim.run_for(seconds=20)
+    times = handed_out(sim)
+    assert above(times, 10, 2) <= 0, "more than its rate"
+    assert len(times) >= 0.95 * 10 * 20 - 1, f"{len(times)} of 200: its rate is not used"
+    sim.check()
+
+
+@catches("new-home-full")
+def a_new_home_begins_with_an_empty_bucket(new: New) -> None:
+    """Ten at once have just gone out when the home dies. The next one must not let out ten more."""
+    sim = new(nodes="ABC", seed=401)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "1/s", "BURST", "10")
+    sim.run_for(seconds=30)
+    fill(sim, 60, "DOMAIN", "d")
+    sim.consume_everything()
+    sim.run_for(seconds=5)
+    before = len(handed_out(sim))
+    sim.crash(home_of(sim, b"d"), "kill")
+    sim.run_for(seconds=25)
+    times = handed_out(sim)
+    assert len(times) > before, "nothing goes out any more"
+    assert above(times, 1, 10) <= 0, "more than its rate"
+
+
+@catches("loans-not-counted")
+def a_token_on_loan_is_still_in_the_bucket(new: New) -> None:
+    """Two nodes poll now and then, so that they have tokens and do not use them; at the home somebody polls all the
+    time. Would the bucket fill up while tokens are lent, more than the burst could go out at once."""
+    sim = new(nodes="ABC", seed=402)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "10/s", "BURST", "1")
+    sim.run_for(seconds=1)
+    fill(sim, 300, "DOMAIN", "d")
+    sim.consume(at="A", timeout_ms=2_000)
+    home = home_of(sim, b"d")
+    for step in range(1_000):
+        poll(sim, home)
+        if step % 35 == 0:
+            for name in "ABC".replace(home, ""):
+                poll(sim, name)
+        sim.run_for(seconds=0.01)
+    assert len({op.node for op in sim.history.ops if op.f == "get" and op.type == OK and op.value["jobs"]}) == 3
+    assert above(handed_out(sim), 10, 1) <= 0, "more than its rate"
+
+
+@catches("grants-renewed")
+def a_token_on_loan_is_worth_nothing_after_its_time(new: New) -> None:
+    """A node gets a token and does not use it. When its home has written it off and let another go out in its place,
+    the first must not be used any more."""
+    sim = new(nodes="ABC", seed=403)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "2/s", "BURST", "1")
+    sim.run_for(seconds=1)
+    fill(sim, 90, "DOMAIN", "d")
+    sim.consume(at="A", timeout_ms=2_000)
+    home = home_of(sim, b"d")
+    other = "ABC".replace(home, "")[0]
+    poll(sim, other)
+    lent = node_of(sim, other).domains.table[b"d"]
+    for _ in range(6):
+        sim.run_for(seconds=2)
+        while not lent.shared.granted:
+            poll(sim, other)
+            sim.run_for(seconds=0.1)
+        sim.run_for(seconds=3)
+        before = len(handed_out(sim))
+        while len(handed_out(sim)) == before:
+            poll(sim, home)
+            sim.run_for(seconds=0.01)
+        poll(sim, other)
+    assert above(handed_out(sim), 2, 1) <= 0, "more than its rate"
+
+
+@catches("total-by-sizes")
+def a_bound_for_all_nodes_is_exact(new: New) -> None:
+    """Two hundred producers at once against a bound of fifty."""
+    sim = new(nodes="ABC", seed=404)
+    sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "50")
+    sim.run_for(seconds=1)
+    fill(sim, 200)
+    sim.run_for(seconds=5)
+    accepted = [op for op in sim.history.ops if op.f == "add" and op.type == OK]
+    refused = [op.value["error"] for op in sim.history.ops if op.f == "add" and op.type == "fail"]
+    assert len(accepted) == 50, f"{len(accepted)} were accepted"
+    assert len(refused) == 150 and all(error.startswith("MAXLEN") for error in refused)
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def maxlen(sim: Cluster, name: str) -> bytes | None:
+    found = node_of(sim, name).registers.find(b"queue", b"q", b"maxlen")
+    value: bytes | None = None if found is None else found.value
+    return value
+
+
+@catches("future-stamp-adopted")
+def a_setting_from_the_future_waits_until_its_time_has_come(new: New) -> None:
+    sim = new(nodes="ABC", seed=410)
+    sim.hosts["C"].clock.skew += SKEW_MS + 60_000
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.run_for(seconds=3)
+    assert [maxlen(sim, name) for name in "AB"] == [None, None], "a stamp from the future was taken over"
+    sim.run_for(seconds=65)
+    assert [maxlen(sim, name) for name in "ABC"] == [b"9"] * 3
+
+
+@catches("settings-told-once", "settings-by-arrival")
+def settings_are_the_same_everywhere_in_the_end(new: New) -> None:
+    """Said on two sides of a cut: each is heard at the other side, and of the same field the later stays."""
+    sim = new(nodes="ABC", seed=411)
+    cut = sim.cut("C")
+    sim.do("A", "QUEUE", "SET", "q", "attempts", "3")
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "1")
+    sim.run_for(seconds=1)
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "2")
+    sim.run_for(seconds=3)
+    sim.end_fault(cut)
+    sim.run_for(seconds=20)
+    assert [maxlen(sim, name) for name in "ABC"] == [b"2"] * 3
+    assert len({node_of(sim, name).registers.digest for name in "ABC"}) == 1
+
+
+@catches("deletions-forgotten")
+def what_was_deleted_does_not_come_back_with_an_old_word(new: New) -> None:
+    sim = new(nodes="ABC", seed=412)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "5")
+    sim.run_for(seconds=2)
+    cut = sim.cut("C")
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "0")
+    sim.run_for(seconds=5)
+    sim.end_fault(cut)
+    sim.run_for(seconds=15)
+    assert [maxlen(sim, name) for name in "ABC"] == [None] * 3
+
+
+# -- schedules -----------------------------------------------------------------------------------------------------
+
+
+@catches("cron-id-random", "cron-twins-unmet")
+def two_owners_make_the_same_job(new: New) -> None:
+    """C is cut off, so that there is an owner on both sides. After the cut there is one job for each time."""
+    sim = new(nodes="ABC", seed=420)
+    sim.do("A", "CRON", "SET", "e", "*/10 * * * * *", "q", "body", "RETRY", "60")
+    sim.run_for(seconds=5)
+    cut = sim.cut("C")
+    sim.run_for(seconds=40)
+    sim.end_fault(cut)
+    sim.run_for(seconds=2)
+    sim.do("A", "CRON", "DEL", "e")
+    sim.run_for(seconds=10)
+    sim.consume_everything()
+    sim.run_for(seconds=20)
+    got = [job["id"] for op in sim.history.ops if op.f == "get" and op.type == OK for job in op.value["jobs"]]
+    assert 3 <= len(set(got)) <= 6, f"{len(set(got))} jobs for five times"
+    assert len(got) == len(set(got)), "one of them was handed out twice"
+    sim.settle()
+    sim.check()
