@@ -16,6 +16,7 @@ from holdfast.core import (
     records,
     replicate,
     results,
+    stages,
     unique,
     waiting,
 )
@@ -129,6 +130,7 @@ def flush_all(node: Node) -> None:
     node.endings.clear()
     unique.forget_all(node)
     claims.drop_all(node)
+    stages.drop_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)
