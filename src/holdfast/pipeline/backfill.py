@@ -2,8 +2,9 @@
 
 First Spark reads the table, whatever it is, and writes it as rows of jobs in portions of PORTION rows each, into the
 state folder of the run. Then portion after portion goes through the sink, staged and published as a batch with the
-number of the portion (`sinks/staged.py`). A portion that is done is noted; a run that was interrupted goes on with the
-first that is not, and if that had been published the node says so. Tables with unique keys of their own are added directly.
+number of the portion (`sinks/staged.py`). A portion that is done is noted; a run that was interrupted goes on with
+the first that is not, and if that had been published the node says so. Tables with unique keys of their own are added
+directly.
 
 The run's name is made of what is read and where it goes, so that the same command goes on where it stopped.
 """

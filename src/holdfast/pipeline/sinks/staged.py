@@ -124,8 +124,8 @@ def home(nodes: Nodes, sink: str) -> Target:
         nodes.ask(members[node], "PING")
     except (Refused, Unknown) as error:
         raise Unreachable(
-            f"node {node[:8]} knows what the sink {sink} has published, and cannot be reached ({error.text}). Start it, "
-            f"or if it is gone for good: CLUSTER FORGET {node}"
+            f"node {node[:8]} knows what the sink {sink} has published, and cannot be reached ({error.text}). Start "
+            f"it, or if it is gone for good: CLUSTER FORGET {node}"
         ) from error
     return members[node]
 

@@ -6,10 +6,11 @@
 speculation, a replayed batch) adds its rows again: with a column `unique` the second one finds the first and there is
 one job, without it there may be two. So give the column, or accept that.
 
-Options: `queue` (where rows do not say), `writeMode`; staged: `sinkId`, `runId` (the run that a sink belongs to), `batchId`
-(of a batch, within its run); direct: `runId` (goes before each unique key: a run under the same name adds nothing again,
-one under another name adds all), `uniqueWindow` (seconds in which a key is remembered after its job is done), `rate`
-(jobs a second, of each task), `retries`; both: `timeout` (seconds to wait for the copies), `fetchSize` (jobs per window).
+Options: `queue` (where rows do not say), `writeMode`; staged: `sinkId`, `runId` (the run that a sink belongs to),
+`batchId` (of a batch, within its run); direct: `runId` (goes before each unique key: a run under the same name adds
+nothing again, one under another name adds all), `uniqueWindow` (seconds in which a key is remembered after its job is
+done), `rate` (jobs a second, of each task), `retries`; both: `timeout` (seconds to wait for the copies), `fetchSize`
+(jobs per window).
 """
 from __future__ import annotations
 
