@@ -53,6 +53,7 @@ from holdfast.journal import identity
 from holdfast.journal.folder import JournalError
 from holdfast.journal.journal import Journal
 from holdfast.journal.lock import lock, unlock
+from holdfast.journal.own import Work
 
 NAP_S_MAX: Final = 3600.0
 """Nobody sleeps longer in one go. Event loops have trouble with alarms in a distant future."""
@@ -412,11 +413,13 @@ class Kept:
             raise Unreachable(str(error)) from None
         self.config = config
         self.ticked_ms = now_ms
+        self.work: Work | None = None  # in the background of calls
+        self.is_begun = False
 
     def commit(self, now_ms: int) -> bool:
         is_kept = self.journal.commit()
-        if self.journal.rewrite is not None:
-            self.rewrite_some()
+        if self.work is not None:
+            self.do_some(self.work)
         if now_ms - self.ticked_ms >= TICK_MS:
             self.ticked_ms = now_ms
             self.tick()
@@ -425,21 +428,24 @@ class Kept:
     def tick(self) -> None:
         number = self.config.number
         self.journal.tick()
-        if self.journal.rewrite is None and self.journal.is_long(
-            number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size")
-        ):
-            with contextlib.suppress(OSError):  # it is tried again
-                self.journal.begin_rewrite()
+        if self.work is None:
+            self.work = self.journal.next_work(
+                number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size")
+            )
+            self.is_begun = False
 
-    def rewrite_some(self) -> None:
-        journal = self.journal
+    def do_some(self, work: Work) -> None:
         try:
-            if journal.rewrite_some() and journal.rewrite is not None:
-                journal.rewrite.sync()
-                journal.end_rewrite()
-        except OSError as error:
-            if journal.rewrite is not None:
-                journal.end_rewrite(error)
+            if not self.is_begun:
+                self.is_begun = True
+                work.begin()
+            elif work.step():
+                work.sync()
+                work.end()
+                self.work = None
+        except OSError as error:  # it is tried again
+            work.abandon(error)
+            self.work = None
 
     def close(self) -> None:
         self.journal.close(with_snapshot=True)

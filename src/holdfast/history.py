@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.core import history as told
+from holdfast.core import tale as told
 from holdfast.journal.history_format import (
     BATCH,
     MARK,

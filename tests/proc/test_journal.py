@@ -294,3 +294,30 @@ def test_a_rewrite_stops_nobody(tmp_path: Path) -> None:
             assert other.count > asked
         assert node.info(client, "persistence")["aof_last_bgrewrite_status"] == "ok"
         assert node.alarms() == []
+
+
+def test_a_queue_gets_its_own_journal_and_gives_it_back(tmp_path: Path) -> None:
+    """While clients go on; killed on both sides of it."""
+    def folders() -> int:
+        return len(list((tmp_path / "queues").glob("*")))
+
+    with doomed("--dir", str(tmp_path)) as (node, client):
+        ids = [client.ask("ADDJOB", "mail", str(number), 0) for number in range(100)]
+        other = client.ask("ADDJOB", "other", "x", 0)
+        assert client.ask("QUEUE", "SET", "mail", "journal", "own", "fsync", "always") == b"OK"
+        until(lambda: "has its own journal" in node.log())
+        assert folders() == 1
+        ids += [client.ask("ADDJOB", "mail", str(number), 0) for number in range(100, 200)]
+        assert client.ask("ACKJOB", *ids[:50]) == 50
+        assert client.ask("BGREWRITEAOF").startswith(b"Background")
+        until(lambda: node.info(client, "persistence")["aof_rewrite_in_progress"] == "0")
+    with doomed("--dir", str(tmp_path)) as (node, client):
+        assert client.ask("QLEN", "mail") == 150 and client.ask("QLEN", "other") == 1
+        assert client.ask("QUEUE", "SET", "mail", "journal", "shared") == b"OK"
+        until(lambda: "in the journal of the node again" in node.log())
+        assert folders() == 0
+        assert client.ask("ACKJOB", *ids[50:60], other) == 11
+    with Node("--dir", str(tmp_path)) as node, node.client() as client:
+        found = client.ask("GETJOB", "COUNT", 1000, "FROM", "mail")
+        assert [job[2] for job in found] == [b"%d" % number for number in range(60, 200)]
+        assert client.ask("QLEN", "other") == 0

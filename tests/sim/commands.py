@@ -33,7 +33,8 @@ ARITY = {  # of the command with its name; negative: at least
 
 NOT_SET: dict[bytes, object] = {
     b"maxlen": 0, b"totalmaxlen": 0, b"paused": b"none", b"rate": b"none", b"burst": 0, b"concurrency": 0,
-    b"attempts": 0, b"backoff": b"none", b"retention": 0,
+    b"attempts": 0, b"backoff": b"none", b"retention": 0, b"journal": b"shared",
+    b"fsync": b"default",
 }
 """Settings of a queue, as they are answered where nothing is set. The model sets two of them."""
 
@@ -282,15 +283,18 @@ class Commands(Model):
                     raise Bad(texts.QUEUE_NO_SETTING % each)
                 self.seen[f"QUEUE GET {each.decode()}"] += 1
             queue = self.queues.get(name, Queue(0, 0))
-            values = {**NOT_SET, b"maxlen": queue.maxlen, b"paused": PAUSES[queue.paused]}
+            journal = b"own" if (name, b"journal") in self.settings else b"shared"
+            values = {**NOT_SET, b"maxlen": queue.maxlen, b"paused": PAUSES[queue.paused], b"journal": journal}
             return [item for each in names for item in (each, values[each])]
         if what != b"SET" or not words or len(words) % 2:
             raise Bad(texts.QUEUE_USE)
         wanted: dict[bytes, int] = {}
         for each, value in zip([word.lower() for word in words[::2]], words[1::2]):
-            if each in (b"journal", b"fsync"):
-                raise Bad(texts.QUEUE_LATER % each)
-            if each == b"maxlen":
+            if each == b"journal":
+                if value.lower() not in (b"own", b"shared"):
+                    raise Bad(texts.QUEUE_JOURNAL)
+                wanted[each] = value.lower() == b"own"
+            elif each == b"maxlen":
                 wanted[each] = number(value, texts.QUEUE_MAXLEN, 0)
             elif each != b"paused":
                 raise Bad(texts.QUEUE_NO_SETTING % each)

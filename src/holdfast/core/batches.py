@@ -151,6 +151,12 @@ def drop(node: Node, batch: Batch) -> None:
     records.batch(node, batch, True)
 
 
+def forget_all(node: Node) -> None:
+    for batch in list(node.batches.by_name.values()):
+        drop(node, batch)
+    node.batches.counting.clear()
+
+
 # -- ends of members ----------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import (
     acks,
+    books,
     failure,
     gates,
     groups,
@@ -187,7 +188,10 @@ def put_elsewhere(node: Node, job: Job, priority: i64, queue: Queue) -> None:
         job.queue.held -= 1
         queue.held += 1
         queue.used = node.now
+        old = job.queue
         job.queue = queue
+        if old.book is not queue.book:
+            books.change(node, job, old)
 
 
 # -- telling the other holders ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from holdfast.core import (
     acks,
+    batches,
     claims,
     errors,
     history,
@@ -129,6 +130,7 @@ def flush_all(node: Node) -> None:
     records.flush(node)
     node.endings.clear()
     unique.forget_all(node)
+    batches.forget_all(node)
     claims.drop_all(node)
     stages.drop_all(node)
     for queue in list(node.queues.values()):

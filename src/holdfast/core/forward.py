@@ -274,6 +274,9 @@ def on_add(node: Node, peer: Peer, reader: Reader) -> None:
     """A peer asks us, the home of a key, to add a job."""
     add = read_add(node, peer, reader)
     slot = keyed.slot_of(add)
+    if node.refusal:
+        keyed.refuse(node, add, node.refusal)  # the journal cannot be written
+        return
     if home.is_open(node, slot):
         if not is_known(node, add) and not is_drawn_twice(node, add):
             keyed.perform(node, add)

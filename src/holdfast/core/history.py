@@ -13,96 +13,59 @@ a batch is what a reader gets at least, so it must not be as long as a turn can 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
-from mypy_extensions import i32, i64, u8
+from mypy_extensions import i32, i64
 
 from holdfast.core.ids import id_minutes, id_random, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, HANDED_OUT, QUEUED_BEFORE, Job, read_code
-from holdfast.core.limits import DURATION_S_MAX
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import Peer
 from holdfast.core.session import Session
+from holdfast.core.tale import (
+    ADDED,
+    BATCH,
+    CANCELLED,
+    CAUSE,
+    DEAD,
+    DELETED,
+    DEQUEUED,
+    DONE,
+    ERROR,
+    EVICTED,
+    EXPIRED,
+    EXTENDED,
+    GAP,
+    HANDED,
+    HEADERS,
+    IMPORTED,
+    INDEX,
+    LEASE_LOST,
+    MOVED,
+    NACKED,
+    PEER,
+    QUEUED,
+    REFUSED,
+    RELEASED,
+    REVIVED,
+    UNIQUE,
+    WORKER,
+    begin,
+    end,
+    finish,
+    head,
+    plain,
+    tell,
+    worker_of,
+    write_options,
+    write_queue,
+    write_refusal,
+    write_tag,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
-
-ADDED: Final = 1
-QUEUED: Final = 2
-HANDED: Final = 3
-EXTENDED: Final = 4
-NACKED: Final = 5
-LEASE_LOST: Final = 6
-DONE: Final = 7
-EXPIRED: Final = 8
-DEAD: Final = 9
-DELETED: Final = 10
-REFUSED: Final = 11
-MOVED: Final = 12
-IMPORTED: Final = 13
-RELEASED: Final = 14
-CANCELLED: Final = 15
-REVIVED: Final = 16
-DEQUEUED: Final = 17
-EVICTED: Final = 18
-GAP: Final = 255
-
-WORKER: Final = 1
-ERROR: Final = 2
-CAUSE: Final = 3
-TENANT: Final = 4
-DOMAIN: Final = 5
-GROUP: Final = 6
-PARENT: Final = 7
-PEER: Final = 8
-OPTIONS: Final = 9
-UNIQUE: Final = 10
-BATCH: Final = 11
-INDEX: Final = 12
-HEADERS: Final = 13
-
-IS_COPY: Final = 1
-
-BATCH_BYTES: Final = 32 * 1024
-ATTEMPT_MAX: Final = 65535
-PADS: Final = [b"", b"\0\0\0", b"\0\0", b"\0"]
-
-
-class Tale:
-    """The records of a turn."""
-
-    def __init__(self) -> None:
-        self.out: BytesWriter = BytesWriter()
-        self.count: i64 = 0  # records since the last cut
-        self.cut_at: i64 = 0
-        self.record_at: i64 = 0
-        self.cuts: list[tuple[int, int]] = []  # batches that are full: where each ends, how many records it has
-
-    def cut(self) -> None:
-        """The batch is long enough: what follows is the next."""
-        self.cuts.append((len(self.out), int(self.count)))
-        self.count = 0
-        self.cut_at = len(self.out)
-
-    def take(self) -> list[tuple[bytes, int]]:
-        """All batches, each with the number of its records."""
-        if self.count > 0:
-            self.cut()
-        data = self.out.getvalue()
-        self.out.truncate(0)
-        cuts = self.cuts
-        self.cut_at = 0
-        if len(cuts) == 1:
-            count = cuts[0][1]
-            cuts.clear()
-            return [(data, count)]
-        batches: list[tuple[bytes, int]] = []
-        begin = 0
-        for end, count in cuts:
-            batches.append((data[begin:end], count))
-            begin = end
-        cuts.clear()
-        return batches
 
 
 # -- what happens to a job --------------------------------------------------------------------------------------
@@ -112,22 +75,24 @@ def added(node: Node, job: Job) -> None:
     """A client's job was accepted. Without a delay it is queued in the same moment, and no `queued` follows."""
     if not node.is_telling:
         return
-    begin(node, ADDED, job, 0, 0)
-    write_options(node, job)
     more = job.more
-    if more is not None:
-        out = node.tale.out
-        write_text(out, UNIQUE, more.unique)
-        if more.batch:
-            write_text(out, BATCH, more.batch)
-            write_tag(out, INDEX, 8)
-            write_i64_le(out, more.index - 1)
-        if more.headers:
-            headers = BytesWriter()
-            for text in more.headers:
-                write_i32_le(headers, i32(len(text)))
-                headers.write(text)
-            write_text(out, HEADERS, headers.getvalue())
+    if more is None:
+        plain(node, ADDED, job, 0, 0, node.tale.options(job))
+        return
+    begin(node, ADDED, job, 0, 0)
+    out = node.tale.out
+    write_options(out, job)
+    write_text(out, UNIQUE, more.unique)
+    if more.batch:
+        write_text(out, BATCH, more.batch)
+        write_tag(out, INDEX, 8)
+        write_i64_le(out, more.index - 1)
+    if more.headers:
+        headers = BytesWriter()
+        for text in more.headers:
+            write_i32_le(headers, i32(len(text)))
+            headers.write(text)
+        write_text(out, HEADERS, headers.getvalue())
     end(node, job)
 
 
@@ -135,16 +100,13 @@ def queued(node: Node, job: Job) -> None:
     """It is about to be queued. The first time right after it was added is told with that."""
     if not node.is_telling or (not job.flags & QUEUED_BEFORE and job.delay == 0 and job.origin is node.own):
         return
-    begin(node, QUEUED, job, tried(job), 0)
-    end(node, job)
+    tell(node, QUEUED, job, tried(job), 0, b"")
 
 
 def handed_out(node: Node, job: Job, session: Session, ms: i64) -> None:
     if not node.is_telling or node.broken("hand-out-untold"):
         return
-    begin(node, HANDED, job, tried(job) + 1, ms)
-    write_text(node.tale.out, WORKER, worker_of(session))
-    end(node, job)
+    tell(node, HANDED, job, tried(job) + 1, ms, node.tale.worker(session))
 
 
 def extended(node: Node, job: Job, session: Session | None, ms: i64) -> None:
@@ -264,7 +226,7 @@ def imported(node: Node, job: Job, peer: Peer) -> None:
         return
     begin(node, IMPORTED, job, tried(job), 0)
     write_text(node.tale.out, PEER, peer.node_id())
-    write_options(node, job)
+    write_options(node.tale.out, job)
     end(node, job)
 
 
@@ -311,15 +273,18 @@ def gap(node: Node, lost: i64) -> None:
     finish(node)
 
 
-# -- how it is written ------------------------------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------------------------
 
 
 def with_worker(node: Node, event: i64, job: Job, session: Session | None, value: i64) -> None:
     """Without a session it is whoever has the job: it spoke through another node."""
     if not node.is_telling:
         return
+    if session is not None:
+        tell(node, event, job, reached(job), value, node.tale.worker(session))
+        return
     begin(node, event, job, reached(job), value)
-    write_text(node.tale.out, WORKER, last_worker(node, job) if session is None else worker_of(session))
+    write_text(node.tale.out, WORKER, last_worker(node, job))
     end(node, job)
 
 
@@ -333,10 +298,6 @@ def reached(job: Job) -> i64:
     return tried(job) + (1 if job.flags & HANDED_OUT and job.state == ACTIVE else 0)
 
 
-def worker_of(session: Session) -> bytes:
-    return session.name or session.address.encode()
-
-
 def last_worker(node: Node, job: Job) -> bytes:
     """Who had it, as far as that is known; a plain hand-out knows only the session, and that may be gone."""
     lease = job.lease
@@ -344,95 +305,3 @@ def last_worker(node: Node, job: Job) -> bytes:
         return lease.worker or lease.address
     session = node.sessions.get(int(job.taker))
     return b"" if session is None else worker_of(session)
-
-
-def head(node: Node, event: i64) -> None:
-    """A new record of no job that this node has, up to its time. Its size is said at the end."""
-    tale = node.tale
-    tale.record_at = len(tale.out)
-    write_i64_le(tale.out, event << 32)
-    write_i64_le(tale.out, node.wall)
-
-
-def begin(node: Node, event: i64, job: Job, attempt: i64, value: i64) -> None:
-    """A new record up to the name of its queue."""
-    tale = node.tale
-    out = tale.out
-    tale.record_at = len(out)
-    if attempt > ATTEMPT_MAX:
-        attempt = ATTEMPT_MAX
-    if attempt >= 0x8000:
-        attempt -= 0x10000  # a machine word has a sign; uncompiled numbers must be told
-    write_i64_le(out, event << 32 | (0 if job.responsible == ME else IS_COPY) << 40 | attempt << 48)
-    write_i64_le(out, node.wall)
-    write_i32_le(out, i32(job.origin.code))
-    write_i64_le(out, job.seq)
-    write_i64_le(out, job.rnd)
-    write_i32_le(out, job.minutes)
-    write_i32_le(out, i32(job.body_bytes()))
-    write_i64_le(out, value)
-    write_queue(out, job.queue.name)
-
-
-def write_queue(out: BytesWriter, name: bytes) -> None:
-    write_i32_le(out, i32(len(name)))
-    out.write(name)
-    if len(name) & 3:
-        out.write(PADS[len(name) & 3])
-
-
-def write_tag(out: BytesWriter, tag: i64, size: i64) -> None:
-    write_i32_le(out, i32(tag << 24 | size))
-
-
-def write_text(out: BytesWriter, tag: i64, text: bytes) -> None:
-    if text:
-        write_tag(out, tag, len(text))
-        out.write(text)
-        if len(text) & 3:
-            out.write(PADS[len(text) & 3])
-
-
-def write_refusal(out: BytesWriter, error: bytes) -> None:
-    """The code is the cause, the words are the error."""
-    code, _, words = error.partition(b" ")
-    write_text(out, CAUSE, code)
-    write_text(out, ERROR, words)
-
-
-def write_options(node: Node, job: Job) -> None:
-    out = node.tale.out
-    more = job.more
-    write_tag(out, OPTIONS, 24)
-    write_i32_le(out, job.retry)
-    write_i32_le(out, job.delay)
-    write_i32_le(out, i32(min(DURATION_S_MAX, max(0, job.expire - job.ctime // 1_000_000) // 1000)))
-    write_i32_le(out, i32(i64(job.replicate) | i64(job.priority) << 16))
-    write_i32_le(out, 0 if more is None else more.attempts)
-    write_i32_le(out, 0)
-
-
-def end(node: Node, job: Job) -> None:
-    """The keys of the job, where it has them, and the size."""
-    more = job.more
-    if more is not None:
-        out = node.tale.out
-        write_text(out, TENANT, more.tenant)
-        write_text(out, DOMAIN, more.domain)
-        write_text(out, GROUP, more.group)
-        write_text(out, PARENT, more.parent)
-    finish(node)
-
-
-def finish(node: Node) -> None:
-    tale = node.tale
-    out = tale.out
-    at = tale.record_at
-    size: i64 = len(out) - at
-    out[at] = u8(size & 255)
-    out[at + 1] = u8((size >> 8) & 255)
-    out[at + 2] = u8((size >> 16) & 255)
-    out[at + 3] = u8((size >> 24) & 255)
-    tale.count += 1
-    if len(out) - tale.cut_at >= BATCH_BYTES:
-        tale.cut()

@@ -63,6 +63,7 @@ from holdfast.core import (
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
+from holdfast.core.books import Books
 from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
@@ -72,7 +73,6 @@ from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
 from holdfast.core.forward import Forwards
-from holdfast.core.history import Tale
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -132,6 +132,7 @@ from holdfast.core.session import (
 )
 from holdfast.core.stages import Stages
 from holdfast.core.takeover import Takeovers
+from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
@@ -167,7 +168,7 @@ class Node:
         self.log: BytesWriter = BytesWriter()  # the records of this turn (records.py)
         self.log_from: i64 = 0
         self.log_wall: i64 = 0  # the time on the wall that the journal knows
-        self.tale: Tale = Tale()  # what happened in this turn (history.py)
+        self.tale: Tale = Tale()  # what happened in this turn (tale.py)
         self.faults: list[str] = []
         self.notices: list[tuple[bytes, str]] = []  # what an operator should know of other nodes: id, words
         # Jobs and queues.
@@ -260,6 +261,7 @@ class Node:
         self.invitations: dict[bytes, Invitation] = {}  # by the address of a bus
         self.calls: Alarm = Alarm()
         self.is_recording: bool = False
+        self.books: Books = Books()  # queues with journals of their own
         self.is_telling: bool = False  # history is on
         self.explained: i64 = 0  # nodes whose bit the journal knows
         self.logs_handouts: bool = True  # of all jobs, not only of those that must not be handed out twice

@@ -17,6 +17,7 @@ from holdfast.core.limits import PRIORITY_DEFAULT
 from holdfast.core.throttle import Domains
 
 if TYPE_CHECKING:
+    from holdfast.core.books import Book
     from holdfast.core.groups import Group
     from holdfast.core.rules import Rules
     from holdfast.core.session import Session
@@ -85,6 +86,7 @@ class Queue(Alarm):
         self.lined: i64 = 0  # jobs that stand in line in a group, behind the one whose turn it is
         self.normal: Lane = Lane(PRIORITY_DEFAULT)
         self.lanes: list[Lane] = [self.normal]  # the highest priority first
+        self.book: Book | None = None  # where the records of its jobs go, if not to the journal of the node
         self.rules: Rules | None = None  # what says which job is next, where that is not only the lanes
         self.domains: Domains = NO_DOMAINS  # those of the node, where there are rules
 

@@ -45,6 +45,7 @@ def queues_to_wait_on(node: Node, names: list[bytes]) -> list[Queue]:
 def make_queue(node: Node, name: bytes) -> Queue:
     cost = queue_cost(name)
     queue = Queue(name, node.now)
+    queue.book = node.books.by_name.get(name)
     node.queues[name] = queue
     node.names.add(name)
     node.account(cost)

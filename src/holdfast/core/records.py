@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i32_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from holdfast.core import batches
+from holdfast.core import batches, books
 from holdfast.core.copies import write_job_id
 from holdfast.core.job import (
     ACK_ONLY,
@@ -63,6 +63,9 @@ FLUSH: Final = 17
 CUT: Final = 18
 CLOCK: Final = 19
 ADD: Final = 20
+OWN: Final = 21
+SHARED: Final = 22
+EMPTIED: Final = 23
 FATE: Final = 30
 LEASE: Final = 31
 RESULT: Final = 32
@@ -133,10 +136,23 @@ def end(node: Node) -> None:
     out[at + 3] = u8((size >> 24) & 255)
 
 
+def end_of(node: Node, job: Job) -> None:
+    """The same of a record about a job, which may belong to a journal of its queue (books.py)."""
+    end(node)
+    if job.queue.book is not None:
+        books.take(node, job.queue.book, node.log_from)
+
+
 def short(node: Node, kind: i64, job: Job) -> None:
     """A record of nothing but a name. There is one for each job that ends, so it is written without a detour."""
     if node.wall != node.log_wall:
         tell_time(node)
+    write_short(node, kind, job)
+    if job.queue.book is not None:
+        books.take(node, job.queue.book, len(node.log) - 4 - SHORT)
+
+
+def write_short(node: Node, kind: i64, job: Job) -> None:
     out = node.log
     write_i32_le(out, SHORT)
     out.append(int(kind))
@@ -168,6 +184,13 @@ def explain(node: Node, mask: i64) -> None:
 
 def member(node: Node, peer: Peer) -> None:
     """What is known of another node: enough to find it again after a restart."""
+    write_member(node, peer)
+    if not node.books.is_walking:
+        for book in node.books.by_name.values():
+            books.write_member(node, book, peer)
+
+
+def write_member(node: Node, peer: Peer) -> None:
     facts = peer.facts
     node.explained |= peer.bit
     out = begin(node, NODE)
@@ -185,7 +208,8 @@ def member(node: Node, peer: Peer) -> None:
 def job(node: Node, job: Job) -> None:
     if not node.is_recording:
         return
-    if node.syncs_adds:
+    book = job.queue.book
+    if node.syncs_adds if book is None else book.syncs_adds:
         node.must_sync = True
     life = job.expire - node.now
     if (
@@ -197,7 +221,7 @@ def job(node: Node, job: Job) -> None:
     explain(node, job.holders)
     out = begin(node, JOB)
     write_whole(node, out, job)
-    end(node)
+    end_of(node, job)
 
 
 def add(node: Node, job: Job, life: i64) -> None:
@@ -216,6 +240,8 @@ def add(node: Node, job: Job, life: i64) -> None:
     write_i32_le(out, i32(len(queue)))
     out.write(queue)
     out.write(body)
+    if job.queue.book is not None:
+        books.take(node, job.queue.book, len(out) - 4 - ADD_FIXED - len(queue) - len(body))
 
 
 def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
@@ -253,7 +279,7 @@ def holders(node: Node, job: Job) -> None:
     out = begin(node, HOLDERS)
     write_name(out, job)
     bus.write_i64(out, job.holders)
-    end(node)
+    end_of(node, job)
 
 
 def counts(node: Node, job: Job) -> None:
@@ -264,7 +290,7 @@ def counts(node: Node, job: Job) -> None:
     write_name(out, job)
     bus.write_u32(out, i64(job.nacks))
     bus.write_u32(out, i64(job.deliveries))
-    end(node)
+    end_of(node, job)
 
 
 def ending(node: Node, job: Job, why: i64) -> None:
@@ -276,7 +302,7 @@ def ending(node: Node, job: Job, why: i64) -> None:
     bus.write_i8(out, why)
     bus.write_i8(out, 1 if job.flags & ACK_ONLY else 0)
     bus.write_i64(out, job.holders)
-    end(node)
+    end_of(node, job)
 
 
 def gone(node: Node, job: Job) -> None:
@@ -309,6 +335,8 @@ def handout(node: Node, job: Job, ms: i64) -> None:
     out.append(HANDOUT)
     write_name(out, job)
     write_i64_le(out, ms)
+    if job.queue.book is not None:
+        books.take(node, job.queue.book, len(out) - 4 - SHORT - 8)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
 
@@ -329,7 +357,7 @@ def lease(node: Node, job: Job, lease: Lease, ms: i64) -> None:
     bus.write_i8(out, 1 if lease.is_cancelled else 0)
     bus.write_name(out, lease.worker)
     bus.write_name(out, lease.address)
-    end(node)
+    end_of(node, job)
     if job.retry == 0 and not node.broken("once-not-synced"):
         node.must_sync = True
 
@@ -348,7 +376,7 @@ def fate(node: Node, job: Job) -> None:
     bus.write_name(out, job.queue.name)
     more = job.more
     bus.write_name(out, b"" if more is None else more.to_bytes())
-    end(node)
+    end_of(node, job)
 
 
 def result(node: Node, jid: bytes, word: i64, left: i64, data: bytes) -> None:
@@ -371,7 +399,7 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
     write_name(out, job)
     bus.write_i8(out, peer.index)
     bus.write_i64(out, number)
-    end(node)
+    end_of(node, job)
     if job.retry == 0:
         node.must_sync = True
 
@@ -410,7 +438,7 @@ def took(node: Node, job: Job, peer: Peer, number: i64, is_new: bool) -> None:
     bus.write_i8(out, 1 if is_new else 0)
     if is_new:
         write_whole(node, out, job)
-    end(node)
+    end_of(node, job)
     if job.retry == 0:
         node.must_sync = True
 
@@ -556,3 +584,4 @@ def flush(node: Node) -> None:
     if node.is_recording:
         begin(node, FLUSH)
         end(node)
+        books.emptied(node)

@@ -12,6 +12,7 @@ from holdfast.core import (
     claims,
     cron,
     doubt,
+    early,
     fate,
     flush,
     home,
@@ -32,22 +33,19 @@ from holdfast.core.job import (
     ACK_ONLY,
     ACKED,
     ACTIVE,
-    AWAY,
     BACKING_OFF,
     DEAD,
     HANDED_OUT,
     IN_DOUBT,
     MOVING,
-    QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
     Job,
     Lease,
     Origin,
-    Page,
-    Run,
     special_cost,
 )
+from holdfast.core.limits import NEVER
 from holdfast.core.more import read
 from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
 from holdfast.core.queue import Queue
@@ -62,6 +60,7 @@ from holdfast.core.records import (
     COUNTS,
     CUT,
     DOUBT,
+    EMPTIED,
     ENDING,
     FATE,
     FLUSH,
@@ -79,11 +78,13 @@ from holdfast.core.records import (
     MEMBER,
     MERGED,
     NODE,
+    OWN,
     QUEUE,
     RAN,
     REFUSED,
     REGISTER,
     RESULT,
+    SHARED,
     SLOTS,
     TAKEN,
     THROTTLE,
@@ -99,9 +100,6 @@ if TYPE_CHECKING:
 ASK_AFTER_LOAD_MS: Final = 3000
 """After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
 
-EARLY: Final = QUEUED_BEFORE | HANDED_OUT | AWAY
-"""Flags with which a job may be queued before everything is read."""
-
 
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
@@ -113,7 +111,10 @@ class Loading:
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
-        self.queued: dict[Origin, int] = {}  # how many of its pages were looked through for jobs to queue early
+        self.overflows: bool = node.overflow.begin_at < NEVER
+        self.fresh: list[Job] = []  # read since jobs were last queued early
+        self.book: bytes | None = None  # the queue whose own journal is being read
+        self.owned: dict[bytes, int] = {}  # queues that have one: its number
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -196,8 +197,45 @@ class Loading:
             flush.flush_all(self.node)
         elif kind == CUT:
             self.doubt_once()
+        elif kind == OWN:
+            name = reader.name()
+            self.drop_jobs(name)
+            self.owned[name] = int(reader.long())
+        elif kind == SHARED:
+            self.owned.pop(reader.name(), None)
+        elif kind == EMPTIED:
+            self.drop_jobs(self.book or b"")
         else:
             self.load_change(kind, reader, passed)
+
+    def begin_book(self, name: bytes) -> None:
+        """What follows is from the journal that a queue has for itself; what the other had of its jobs is no more."""
+        self.drop_jobs(name)
+        self.book = name
+        self.table = [-1] * 64
+        self.table[ME] = ME
+        self.passed = 0
+
+    def drop_jobs(self, name: bytes) -> None:
+        node = self.node
+        queue = node.queues.get(name)
+        if queue is None:
+            return
+        for run in flush.runs_of(queue):
+            for job in flush.opened(node, run):
+                node.forget(job)
+        for job in flush.jobs_of(node, queue):
+            self.forget(job)
+
+    def forget(self, job: Job) -> None:
+        self.node.endings.pop(job, None)
+        self.moves.pop(job, None)
+        job.task = None
+        self.node.forget(job)
+
+    def is_of_book(self, job: Job) -> bool:
+        """Whether a record may be about this job: one that has gone to another queue has left this journal."""
+        return self.book is None or job.queue.name == self.book or job.queue is self.node.nowhere
 
     def doubt_once(self) -> None:
         """Records are missing here: whether an at-most-once job was handed out nobody can say."""
@@ -240,7 +278,7 @@ class Loading:
         if job is not None:
             job.retry = i32(times >> 32)
             job.priority = i16(data[at + 38])
-            self.node.keep(job)
+            early.keep(self, job)
 
     def load_job(self, reader: Reader, passed: i64) -> None:
         node = self.node
@@ -271,7 +309,7 @@ class Loading:
         job.hops = int(rest >> 8 & 255)
         job.responsible = max(0, self.table[rest & 255])
         job.qtime = node.now + wait if wait > 0 else 0
-        node.keep(job)
+        early.keep(self, job)
         if job.more is not None and job.more.cause:
             fate.arrive(node, job)
 
@@ -287,7 +325,7 @@ class Loading:
         known = origin.get(seq)
         if known is not None:
             if known.holders | holders != known.holders:
-                self.take_out(origin, seq, known).holders |= holders
+                early.take_out(node, origin, seq, known).holders |= holders
             return None
         job = Job(
             seq, read_i64_le(data, at + 12), origin, self.queue(queue), body, self.creation(ctime, age),
@@ -312,42 +350,9 @@ class Loading:
         origin = self.origin(i64(read_i32_le(reader.data, at)))
         seq = read_i64_le(reader.data, at + 4)
         job = origin.get(seq)
-        return job if job is None or job.state == ACTIVE else self.take_out(origin, seq, job)
-
-    def take_out(self, origin: Origin, seq: i64, job: Job) -> Job:
-        """There is more to be read of a job that was queued early (`make_room`): not queued it is, then."""
-        if isinstance(job, Run):
-            job = self.node.overflow.find(job, origin, seq)
-        if job.state == QUEUED:
-            job.queue.remove(job)
-            job.queue.jobs_in -= 1
-            job.state = ACTIVE
-        return job
-
-    def make_room(self) -> None:
-        """There is more than memory holds: queue what is to be queued in the end, so that it can overflow."""
-        node = self.node
-        if not node.overflow.is_due():
-            return
-        if self.requeues and not doubt.is_possible(node):
-            for origin in node.origins.values():
-                first = self.queued.get(origin, 0)
-                self.queued[origin] = len(origin.order)
-                for number in origin.order[max(0, first - 1):]:
-                    page = origin.pages.get(number)
-                    if page is not None:
-                        self.queue_early(page)
-        while node.overflow.is_due() and node.overflow.step():
-            pass
-
-    def queue_early(self, page: Page) -> None:
-        for job in page.slots:
-            if (
-                job is not None and job.state == ACTIVE and job.responsible == ME and job.holders == MY_BIT
-                and not job.flags & ~EARLY and job.qtime == 0 and job.retry > 0
-            ):
-                job.flags |= QUEUED_BEFORE
-                job.queue.push(job)
+        if job is not None and not self.is_of_book(job):
+            return None
+        return job if job is None or job.state == ACTIVE else early.take_out(self.node, origin, seq, job)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of that name: made if need be, however full the node is."""
@@ -374,6 +379,8 @@ class Loading:
             why = reader.u8()
             is_ack_only = reader.u8() != 0
             holders = self.mask(reader.long())
+            if job is not None and not self.is_of_book(job):
+                return
             if job is None:  # an ack of a job never seen here, or the end of one that was never accepted
                 job = acks.make_ended(node, jid, is_ack_only)
             if job is not None and job.state != ACKED:
@@ -408,10 +415,7 @@ class Loading:
         elif kind == LEASE:
             self.load_lease(job, reader, passed)
         elif kind == GONE:
-            node.endings.pop(job, None)
-            self.moves.pop(job, None)
-            job.task = None
-            node.forget(job)
+            self.forget(job)
         elif kind == HANDOUT:
             job.flags &= ~BACKING_OFF
             job.flags |= HANDED_OUT | QUEUED_BEFORE
@@ -582,7 +586,7 @@ def load(node: Node, kept: list[bytes]) -> None:
     loading = Loading(node)
     for data in kept:
         loading.one(data)
-        loading.make_room()
+        early.make_room(loading)
     loading.finish()
     node.is_recording = was_recording
     node.log.truncate(0)

@@ -32,9 +32,12 @@ KIND: Final = b"queue"
 
 NAMES: Final = [
     b"maxlen", b"totalmaxlen", b"paused", b"rate", b"burst", b"concurrency", b"attempts", b"backoff", b"retention",
+    b"journal", b"fsync",
 ]
 NUMBERS: Final = {b"maxlen", b"totalmaxlen", b"burst", b"concurrency", b"attempts", b"retention"}
 """Those that are answered as a number; 0 is none."""
+USUAL: Final = {b"journal": b"shared", b"fsync": b"default"}
+"""What others are as long as nothing is set."""
 
 
 def check(name: bytes, value: bytes) -> bytes | None:
@@ -51,10 +54,21 @@ def check(name: bytes, value: bytes) -> bytes | None:
         return number(name, value, CONCURRENCY_MAX)
     if name == b"backoff":
         return check_backoff(value)
+    if name == b"journal":
+        return choice(name, value, [b"own", b"shared"], b"shared")
+    if name == b"fsync":
+        return choice(name, value, [b"always", b"adds", b"everysec", b"no", b"default"], b"default")
     if name == b"retention":
         most = seconds(value, 0, b"ERR retention must be a number of seconds, 0 for none of its own")
         return None if most == 0 else b"%d" % most
     return number(name, value, DURATION_S_MAX)
+
+
+def choice(name: bytes, value: bytes, words: list[bytes], usual: bytes) -> bytes | None:
+    word = value.lower()
+    if word not in words:
+        raise BadRequest(b"ERR %b must be %b or %b" % (name, b", ".join(words[:-1]), words[-1]))
+    return None if word == usual else word
 
 
 def number(name: bytes, value: bytes, most: i64) -> bytes | None:
@@ -102,7 +116,7 @@ def shown(node: Node, name: bytes, field: bytes) -> bytes:
         interval = read_rate(queue_setting(node, name, b"rate") or b"")
         return b"%d" % (default_burst(interval) if interval else 0)
     if value is None:
-        return b"0" if field in NUMBERS else b"none"
+        return USUAL.get(field, b"0" if field in NUMBERS else b"none")
     return value
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import cron, records, registers, rules
+from holdfast.core import books, cron, records, registers, rules
 from holdfast.core.acks import Ending
+from holdfast.core.books import Book
 from holdfast.core.job import (
     ACK_ONLY,
     ACKED,
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """One walk over everything a node must know after a restart."""
+    """One walk over everything a node must know after a restart, or over what one book has (books.py)."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, book: Book | None = None) -> None:
         self.node: Node = node
+        self.book: Book | None = book
         self.log: BytesWriter = BytesWriter()
         self.explained: i64 = 0
         self.wall: i64 = 0
@@ -49,11 +51,11 @@ class Walk:
         for origin in node.origins.values():
             self.pages += list(origin.pages.values())
         self.page: i64 = 0
-        self.tombs: list[bytes] = list(node.tombs)
+        self.tombs: list[bytes] = list(node.tombs) if book is None else []
         self.tomb: i64 = 0
         node.overflow.walks += 1
         self.number: i64 = node.overflow.walks
-        self.results: list[bytes] = list(node.results.kept)
+        self.results: list[bytes] = list(node.results.kept) if book is None else []
         self.result: i64 = 0
         self.is_begun: bool = False
         self.is_done: bool = False
@@ -68,9 +70,11 @@ class Walk:
         logs_handouts, wall = node.logs_handouts, node.log_wall
         node.log, node.explained, node.is_recording, node.logs_handouts = self.log, self.explained, True, True
         node.log_wall = self.wall
+        node.books.is_walking = True
         try:
             self.write(bytes_most)
         finally:
+            node.books.is_walking = False
             self.explained, self.wall = node.explained, node.log_wall
             node.log, node.explained, node.is_recording, node.must_sync = log, explained, is_recording, must_sync
             node.logs_handouts, node.log_wall = logs_handouts, wall
@@ -88,27 +92,17 @@ class Walk:
             self.is_begun = True
             for peer in node.peers[1:]:
                 records.member(node, peer)
-            known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
-            if known:
-                records.slots(node, known)
-            for batch in node.batches.by_name.values():
-                records.batch(node, batch, False)
-            for jid, into in node.merged.items():
-                records.merged(node, jid, into)
-            registers.write_all(node)
-            for group in node.claims.groups.values():
-                records.claim_epoch(node, group.name, group.epoch)
-            cron.write_all(node)
-            for queue in node.queues.values():
-                if queue.paused or queue.maxlen or queue.pause_stamp:
-                    records.queue(node, queue)
+            if self.book is None:
+                self.write_settings()
         while self.page < len(self.pages):
             if len(self.log) >= bytes_most:
                 return
             for job in self.pages[self.page].slots:
+                if job is None or job.queue.book is not self.book:
+                    continue
                 if isinstance(job, Run):
                     self.write_run(job)
-                elif job is not None:
+                else:
                     write_job(node, job)
             self.page += 1
         while self.tomb < len(self.tombs):
@@ -128,22 +122,42 @@ class Walk:
                 records.result(node, jid, result.word, max(1, result.until - node.now), result.data)
             self.result += 1
         for key, taken in node.taken.items():
-            if taken.job is None and taken.until > node.now:
+            if self.book is None and taken.job is None and taken.until > node.now:
                 records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
-                if job.state == ACTIVE:
+                if job.state == ACTIVE and job.queue.book is self.book:
                     records.gave(node, job, peer, number)
             for number, until in peer.taken.items():
                 records.had(node, peer, number, until)
             for number in peer.refused:
                 records.refused(node, peer, number)
-        rules.write_throttles(node)
+        if self.book is None:
+            rules.write_throttles(node)
         self.pages = []
         self.tombs = []
         self.results = []
         self.page = self.tomb = self.result = 0
         self.is_done = True
+
+    def write_settings(self) -> None:
+        node = self.node
+        known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
+        if known:
+            records.slots(node, known)
+        for batch in node.batches.by_name.values():
+            records.batch(node, batch, False)
+        for jid, into in node.merged.items():
+            records.merged(node, jid, into)
+        registers.write_all(node)
+        for group in node.claims.groups.values():
+            records.claim_epoch(node, group.name, group.epoch)
+        cron.write_all(node)
+        for queue in node.queues.values():
+            if queue.paused or queue.maxlen or queue.pause_stamp:
+                records.queue(node, queue)
+        for book in node.books.by_name.values():
+            books.own(node, book)
 
     def write_run(self, run: Run) -> None:
         """All jobs of a run, when the first of their pages comes. Those that are moved meanwhile may come twice."""

@@ -1,4 +1,4 @@
-"""The files of history, byte by byte: docs/reference/history.md is the long form, core/history.py writes the records.
+"""The files of history, byte by byte: docs/reference/history.md is the long form, core/tale.py writes the records.
 
     segment    header · batch*              0001785000123.log
     header     "HOLDHIST" · version u16 · zero u16 · number u64 · incarnation i64 · node id 20 · zeros 12 · crc u32

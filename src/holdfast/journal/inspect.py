@@ -36,10 +36,15 @@ NAMES: Final = {
     records.BACK: "BACK", records.TOOK: "TOOK", records.REFUSED: "REFUSED", records.COUNTS: "COUNTS",
     records.TAKEN: "TAKEN", records.DOUBT: "DOUBT", records.HAD: "HAD", records.QUEUE: "QUEUE",
     records.FLUSH: "FLUSH", records.CUT: "CUT", records.CLOCK: "CLOCK", records.ADD: "ADD",
+    records.OWN: "OWN", records.SHARED: "SHARED", records.EMPTIED: "EMPTIED", records.FATE: "FATE",
+    records.LEASE: "LEASE", records.RESULT: "RESULT", records.KEY: "KEY", records.REGISTER: "REGISTER",
+    records.THROTTLE: "THROTTLE",
 }
-WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK}  # these say an id as its 48 characters
+# These say an id as its 48 characters.
+WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK, records.RESULT, records.KEY}
 WITHOUT_ID: Final = {
-    records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK,
+    records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK, records.OWN,
+    records.SHARED, records.EMPTIED, records.REGISTER, records.THROTTLE,
 }
 NAME: Final = struct.Struct("<xIQ")  # how most others name a job: creator, number
 ID: Final = struct.Struct("<xIQQH")  # and those that tell of a new one: then its random part and its TTL field

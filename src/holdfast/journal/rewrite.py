@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from holdfast.core.books import Book
 from holdfast.core.node import Node
 from holdfast.core.snapshot import Walk
 from holdfast.core.store import Unreadable
@@ -27,8 +28,8 @@ SLICE_BYTES: Final = 64 * 1024
 
 
 class Rewrite:
-    def __init__(self, node: Node, folder: Path, number: int, disk: Disk) -> None:
-        self.walk = Walk(node)
+    def __init__(self, node: Node, folder: Path, number: int, disk: Disk, book: Book | None = None) -> None:
+        self.walk = Walk(node, book)
         self.folder = folder
         self.number = number
         self.disk = disk

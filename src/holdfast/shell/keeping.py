@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from holdfast.core.node import Node
@@ -18,6 +18,7 @@ from holdfast.core.session import Session
 from holdfast.journal.folder import JournalError
 from holdfast.journal.history import History
 from holdfast.journal.journal import Journal
+from holdfast.journal.own import Rewriting, Work
 from holdfast.shell.settings import Settings, SettingsError
 from holdfast.shell.telling import Telling
 
@@ -107,10 +108,10 @@ class Keeping:
             return
         journal.tick()
         number = self.config.number
-        if self.rewriting is None and journal.is_long(
-            number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size")
-        ):
-            self.begin_rewrite()
+        if self.rewriting is None:
+            work = journal.next_work(number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size"))
+            if work is not None:
+                self.begin_work([work])
 
     # -- settings ------------------------------------------------------------------------------------------
 
@@ -204,26 +205,25 @@ class Keeping:
         elif self.rewriting is not None:
             self.node.answer(session, IN_PROGRESS)
         else:
-            self.begin_rewrite()
+            self.begin_work([Rewriting(files) for files in [self.journal, *self.journal.own.all()]])
             self.node.answer(session, STARTED)
 
-    def begin_rewrite(self) -> None:
-        assert self.journal is not None
-        self.rewriting = asyncio.create_task(self.rewrite_all(self.journal))
+    def begin_work(self, works: Sequence[Work]) -> None:
+        self.rewriting = asyncio.create_task(self.do_all(works))
 
-    async def rewrite_all(self, journal: Journal) -> None:
+    async def do_all(self, works: Sequence[Work]) -> None:
         """Slice by slice, so that between two of them everybody has a turn. The sync is done by a thread."""
         try:
-            journal.begin_rewrite()
-            while not journal.rewrite_some():
-                await asyncio.sleep(0)
-            assert journal.rewrite is not None
-            await asyncio.to_thread(journal.rewrite.sync)
-            journal.end_rewrite()
-            log.info("the journal was rewritten: %d bytes, %.1f s", journal.size(), journal.rewrite_seconds)
-        except OSError as error:
-            if journal.rewrite is not None:
-                journal.end_rewrite(error)
+            for work in works:
+                try:
+                    work.begin()
+                    while not work.step():
+                        await asyncio.sleep(0)
+                    await asyncio.to_thread(work.sync)
+                    work.end()
+                    log.info("%s", work.words())
+                except OSError as error:
+                    work.abandon(error)
         finally:
             self.rewriting = None
 

@@ -141,6 +141,7 @@ def summary(node: Node) -> str:
         "cluster_endings_uncollected": len(node.endings),
         "cluster_tombstones": len(node.tombs),
         "cluster_other_node_timeouts": len(membership.of_other_timeout(node)),
+        "cluster_slots_at_home": sum([1 for is_open in node.homes.opened if is_open]),
         "cluster_jobs_short_of_copies": node.short_of_copies + len(node.filling),
     }
     facts.update({f"cluster_count_{name.replace('-', '_')}": node.counters[name] for name in sorted(node.counters)})

@@ -51,6 +51,8 @@ class Scan:
         self.tenant: bytes = b""
         self.domain: bytes = b""
         self.group: bytes = b""
+        self.unique: bytes = b""
+        self.batch: bytes = b""
         self.is_full: bool = False  # REPLY all
 
     def read(self, argv: list[bytes], i: int, of_jobs: bool) -> None:
@@ -106,6 +108,10 @@ class Scan:
             self.domain = value_of(argv, i)
         elif word == b"GROUP":
             self.group = value_of(argv, i)
+        elif word == b"UNIQUE":
+            self.unique = value_of(argv, i)
+        elif word == b"BATCH":
+            self.batch = value_of(argv, i)
         elif word == b"REPLY":
             form = value_of(argv, i).lower()
             if form != b"id" and form != b"all":
@@ -123,8 +129,8 @@ class Scan:
 
     def takes_queue(self, node: Node, queue: Queue) -> bool:
         return not (
-            (self.minlen >= 0 and queue.size < self.minlen)
-            or (self.maxlen >= 0 and queue.size > self.maxlen)
+            (self.minlen >= 0 and queue.size + queue.lined < self.minlen)
+            or (self.maxlen >= 0 and queue.size + queue.lined > self.maxlen)
             or (self.import_rate >= 0 and queue.import_rate(node.now) < self.import_rate)
             or (self.maxidle >= 0 and node.now - queue.used > self.maxidle * 1000)
         )
@@ -132,7 +138,7 @@ class Scan:
     def takes_job(self, node: Node, job: Job) -> bool:
         if self.queue is not None and job.queue.name != self.queue:
             return False
-        if (self.tenant or self.domain or self.group) and not self.takes_keys(job.more):
+        if (self.tenant or self.domain or self.group or self.unique or self.batch) and not self.takes_keys(job.more):
             return False
         if not self.states and not self.ways:
             return True
@@ -141,7 +147,8 @@ class Scan:
     def takes_keys(self, more: More | None) -> bool:
         return more is not None and not (
             (self.tenant and more.tenant != self.tenant) or (self.domain and more.domain != self.domain)
-            or (self.group and more.group != self.group)
+            or (self.group and more.group != self.group) or (self.unique and more.unique != self.unique)
+            or (self.batch and more.batch != self.batch)
         )
 
 

@@ -32,9 +32,6 @@ DOMAIN_USE: Final = (
 )
 TENANT_USE: Final = b"ERR use TENANT SET queue tenant weight or TENANT LIST queue"
 
-# Settings of a queue that concern one node only; they come with its journal.
-LATER: Final = (b"journal", b"fsync")
-
 
 def queue(node: Node, session: Session, argv: list[bytes]) -> None:
     """Settings of one queue, the same at all nodes: QUEUE SET q name value [name value ...], QUEUE GET q [name ...].
@@ -43,8 +40,10 @@ def queue(node: Node, session: Session, argv: list[bytes]) -> None:
     dropped. totalmaxlen: the same for all nodes together. paused: none, in, out or all, as PAUSE. rate (10/s, 30/m,
     5/h, none) and burst: how fast jobs are handed out. concurrency: how many may be out at a time. attempts, backoff
     (seconds, or seconds:most) and retention (seconds a dead job is kept): for jobs that do not say it themselves. 0 is
-    no bound. Of two who set the same at once one wins; WITHSTAMP shows with each value when it was set, in unix
-    milliseconds, and at which node.
+    no bound. journal: own gives the queue files of its own at each node with a journal, shared takes them away again,
+    in the background. fsync: when these must be on the disk, as appendfsync; default is what the node has. Of two who
+    set the same at once one wins; WITHSTAMP shows with each value when it was set, in unix milliseconds, and at which
+    node.
     """
     word = argv[1].upper()
     if word == b"SET" and len(argv) >= 5 and len(argv) % 2 == 1:
@@ -57,8 +56,6 @@ def queue(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def check_setting(name: bytes) -> None:
-    if name in LATER:
-        raise BadRequest(b"ERR the queue setting '%b' is not available in this version" % name)
     if name not in settings.NAMES:
         raise BadRequest(b"ERR there is no queue setting '%b'" % errors.printable(name))
 

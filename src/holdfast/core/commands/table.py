@@ -113,7 +113,7 @@ COMMANDS: Final = [
     Command("SHOW", 2, "r", JOBS, "id", "Describe a job.", show.show),
     Command("JSCAN", -1, "r", JOBS,
             "[cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state]... [TENANT name] [DOMAIN name] [GROUP name] "
-            "[REPLY all|id]",
+            "[UNIQUE key] [BATCH name] [REPLY all|id]",
             "List jobs page by page.", scan.jscan),
     Command("SCAN", -3, "r", JOBS, "job|queue cursor [options of JSCAN or QSCAN] [MAXIDLE s]",
             "List jobs or queues page by page.", scan.scan_command),

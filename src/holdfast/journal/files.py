@@ -1,0 +1,157 @@
+"""The files of one journal, that of a node or one that a queue has for itself: appending, rewriting, closing."""
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.core.books import Book
+from holdfast.core.node import Node
+from holdfast.journal.disk import Disk
+from holdfast.journal.folder import Folder, JournalError, segment_path
+from holdfast.journal.rewrite import Rewrite
+from holdfast.journal.writer import Writer
+
+log = logging.getLogger("holdfast")
+
+
+class Files:
+    def __init__(self, node: Node, path: Path, disk: Disk, book: Book | None, on_change: Callable[[], None]) -> None:
+        self.node = node
+        self.path = path
+        self.disk = disk
+        self.book = book
+        self.writer = Writer(path, node.node_id, node.incarnation, 0, disk)
+        self.writer.on_change = on_change
+        self.is_open = False
+        self.rewrite: Rewrite | None = None
+        self.rewrite_error = ""
+        self.rewrite_seconds = -1.0
+        self.base_bytes = 0  # the size of the journal after the last rewrite
+        self.old_bytes = 0  # of the files before the segment that is being written
+
+    def check_owner(self, node_id: bytes, incarnation: int) -> None:
+        if node_id != self.node.node_id:
+            raise JournalError(
+                f"the journal {self.path} is that of node {node_id[:8].decode()}, and this is node "
+                f"{self.node.node_id[:8].decode()}: each needs its own folder"
+            )
+        if incarnation != self.node.incarnation:
+            raise JournalError(
+                f"the journal {self.path} is of an earlier life: the node has run without it since, and what ended "
+                "meanwhile would come back. Move the journal elsewhere to start without it"
+            )
+
+    def tidy(self, folder: Folder) -> None:
+        """After a load."""
+        try:
+            folder.tidy(self.disk)
+        except OSError as error:
+            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
+        self.old_bytes = self.base_bytes = folder.size()
+
+    def open(self, last: int) -> None:
+        """A new segment after the one of that number. Raises JournalError."""
+        self.writer.number = last
+        try:
+            self.writer.open()
+        except OSError as error:
+            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
+        self.is_open = True
+
+    def commit(self) -> bool:
+        """What is collected and not written yet. False: it is not where it must be."""
+        raise NotImplementedError
+
+    def forget_time(self) -> None:
+        """What is written next says what time it is."""
+        raise NotImplementedError
+
+    # -- rewriting -----------------------------------------------------------------------------------------
+
+    def size(self) -> int:
+        return self.old_bytes + self.writer.position
+
+    def is_long(self, percent: int, least_bytes: int) -> bool:
+        """Whether it has grown so much since the last time that rewriting is worth it."""
+        size = self.size()
+        return percent > 0 and size >= least_bytes and size >= self.base_bytes * (100 + percent) // 100
+
+    def begin_rewrite(self) -> None:
+        """Between turns. Raises OSError; then everything is as before."""
+        assert self.rewrite is None
+        self.commit()
+        writer = self.writer
+        if writer.trouble or not writer.flush():
+            raise OSError(0, writer.trouble)
+        size = writer.position
+        writer.rotate()
+        self.forget_time()  # the new segment is read without those before it
+        self.old_bytes += size
+        self.rewrite = Rewrite(self.node, self.path, writer.number, self.disk, self.book)
+
+    def rewrite_some(self) -> bool:
+        """The next slice. True: the state is written, and waits to be synced (`Rewrite.sync`, in any thread)."""
+        assert self.rewrite is not None
+        try:
+            return self.rewrite.step()
+        except OSError as error:
+            self.end_rewrite(error)
+            raise
+
+    def end_rewrite(self, error: OSError | None = None) -> None:
+        """It is synced, or has failed: put it in place of what it was made from, or away."""
+        rewrite, self.rewrite = self.rewrite, None
+        assert rewrite is not None
+        if error is None:
+            try:
+                self.old_bytes = rewrite.finish()
+                self.base_bytes = self.size()
+                self.rewrite_seconds = time.monotonic() - rewrite.began
+                self.rewrite_error = ""
+                return
+            except OSError as failed:
+                error = failed
+        rewrite.abandon()
+        self.rewrite_error = error.strerror or str(error)
+        log.error("%s was not rewritten: %s", self.path, self.rewrite_error)
+
+    def rewrite_now(self) -> bool:
+        """All of it, with everybody waiting; whether it worked."""
+        try:
+            if self.rewrite is None:
+                self.begin_rewrite()
+            while not self.rewrite_some():
+                pass
+            assert self.rewrite is not None
+            self.rewrite.sync()
+        except OSError as error:
+            if self.rewrite is not None:
+                self.end_rewrite(error)
+            return False
+        self.end_rewrite()
+        return not self.rewrite_error
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def close(self, with_snapshot: bool) -> None:
+        """Everything to the disk; with a snapshot the next start is quicker and knows every lease."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.commit()
+        if self.rewrite is not None:
+            self.rewrite.abandon()
+            self.rewrite = None
+        if not with_snapshot or not self.rewrite_now():
+            self.writer.flush()
+        if self.writer.pending:
+            log.error("the last %d bytes of %s were not written: %s", self.writer.pending_bytes, self.path,
+                      self.writer.trouble)
+        self.writer.close()
+
+    def remove(self) -> None:
+        """Nothing is to be kept any more."""
+        for path in [*Folder.look(self.path).files(), segment_path(self.path, self.writer.number)]:
+            self.disk.remove(path)

@@ -1,0 +1,242 @@
+"""Queues with journals of their own: files, policies, moving there and back, and a crash at any point of it."""
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal.folder import Folder, JournalError
+from holdfast.journal.own import Work
+
+from .making import START_MS, Crash, CrashDisk, Life
+
+LATER = START_MS + 1000
+
+
+def work(life: Life) -> Work | None:
+    return life.journal.next_work(0, 0)
+
+
+def settle(life: Life) -> None:
+    """All that the settings ask for is done."""
+    while (each := work(life)) is not None:
+        each.begin()
+        while not each.step():
+            pass
+        each.sync()
+        each.end()
+
+
+def own(life: Life, *settings: str) -> None:
+    assert life.do("QUEUE", "SET", "q", "journal", "own", *settings) == b"+OK\r\n"
+    settle(life)
+
+
+def shared(life: Life) -> None:
+    assert life.do("QUEUE", "SET", "q", "journal", "shared") == b"+OK\r\n"
+    settle(life)
+
+
+def names(life: Life, queue: bytes = b"q") -> list[bytes]:
+    found = life.node.queues.get(queue)
+    return [] if found is None else [job.body for job in found.oldest(1000)]
+
+
+def folders(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "queues").glob("*"))
+
+
+def test_a_queue_has_its_own_files_and_comes_back_from_them(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    life.add("before")
+    life.do("ADDJOB", "other", "elsewhere", "0")
+    own(life)
+    shared_size = life.journal.size()
+    out = life.get()
+    for number in range(100):
+        life.add(str(number))
+    assert life.journal.size() == shared_size, "what happens to q is not in the journal of the node"
+    assert len(folders(tmp_path)) == 1
+    life.kill()
+    life = Life(tmp_path, policy="no", now=LATER)
+    assert names(life) == [b"%d" % number for number in range(100)]
+    assert names(life, b"other") == [b"elsewhere"]
+    assert life.node.find(out) is not None and life.node.jobs == 102
+    life.add("after")
+    life.kill()
+    life = Life(tmp_path, policy="no", now=LATER + 1000)
+    assert names(life)[-1] == b"after"
+    life.kill()
+
+
+def test_it_syncs_as_it_is_told_and_the_others_do_not_wait(tmp_path: Path) -> None:
+    disk = CrashDisk()
+    life = Life(tmp_path, disk, policy="no")
+    own(life, "fsync", "always")
+    writer = life.journal.own.by_name[b"q"].writer
+    life.add("synced")
+    assert writer.synced == writer.position
+    life.do("ADDJOB", "other", "not synced", "0")
+    assert life.journal.writer.synced < life.journal.writer.position
+    life.do("QUEUE", "SET", "q", "fsync", "default")
+    life.journal.tick()
+    life.add("not synced")
+    assert writer.synced < writer.position
+    shown = life.do("QUEUE", "GET", "q", "journal", "fsync")
+    assert shown == b"*4\r\n$7\r\njournal\r\n$3\r\nown\r\n$5\r\nfsync\r\n$7\r\ndefault\r\n"
+    life.kill()
+
+
+def test_back_to_the_journal_of_the_node(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    own(life)
+    jid = life.add("acknowledged")
+    life.add("kept", "RETRY", "0")
+    life.add("delayed", "DELAY", "100")
+    shared(life)
+    assert folders(tmp_path) == [] and not life.node.books.by_name
+    assert life.do("ACKJOB", jid) == b":1\r\n"
+    life.kill()
+    life = Life(tmp_path, policy="no", now=LATER)
+    assert names(life) == [b"kept"] and life.node.jobs == 2
+    life.kill()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_a_rewrite_of_either_leaves_the_other_alone(tmp_path: Path, is_clean: bool) -> None:
+    life = Life(tmp_path, policy="no")
+    own(life)
+    for number in range(300):
+        life.add(str(number))
+        life.do("ADDJOB", "other", str(number), "0")
+    for _ in range(200):
+        life.do("ACKJOB", life.get())
+    before = life.journal.own.by_name[b"q"].size()
+    assert life.journal.rewrite_now() and life.journal.own.by_name[b"q"].rewrite_now()
+    assert life.journal.own.by_name[b"q"].size() < before
+    life.add("after")
+    life.close(with_snapshot=True) if is_clean else life.kill()
+    life = Life(tmp_path, policy="no", now=LATER)
+    assert names(life) == [*[b"%d" % number for number in range(200, 300)], b"after"]
+    assert len(names(life, b"other")) == 300
+    life.kill()
+
+
+def test_a_job_that_changes_its_queue_changes_its_journal(tmp_path: Path) -> None:
+    """There and back, and each time a restart finds it once, where it was last."""
+    life = Life(tmp_path, policy="no")
+    own(life)
+    jid = life.add("wanderer", "RETRY", "0")
+    stays = life.add("stays")
+    for turn, queue in enumerate(["other", "q", "other"]):
+        assert life.do("MOVE", jid, queue) == b":1\r\n"
+        life.kill()
+        life = Life(tmp_path, policy="no", now=LATER + turn)
+        here = life.node.find(jid)
+        assert here is not None and here.queue.name == queue.encode() and here.body == b"wanderer"
+        assert life.node.jobs == 2 and life.node.find(stays) is not None
+    assert life.do("DELJOB", jid) == b":1\r\n"
+    life.kill()
+    life = Life(tmp_path, policy="no", now=LATER + 10)
+    assert life.node.jobs == 1
+    life.kill()
+
+
+def test_a_flush_of_everything_is_one_of_the_own_journal_too(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    own(life)
+    life.add("gone")
+    life.do("ADDJOB", "other", "gone", "0")
+    assert life.do("DEBUG", "FLUSHALL") == b"+OK\r\n"
+    life.add("after")
+    life.kill()
+    life = Life(tmp_path, policy="no", now=LATER)
+    assert names(life) == [b"after"] and life.node.jobs == 1
+    life.kill()
+
+
+def test_a_missing_journal_of_a_queue_is_named(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    own(life)
+    life.add("lost")
+    life.kill()
+    for path in Folder.look(tmp_path / "queues" / folders(tmp_path)[0]).files():
+        path.unlink()
+    with pytest.raises(JournalError, match="the journal of the queue q is missing"):
+        Life(tmp_path, now=LATER)
+
+
+def live(life: Life, told: dict[str, set[bytes]]) -> None:
+    """Moves of the queue to its own journal and back, with jobs added, taken and acknowledged at every step."""
+    def act(number: int) -> None:
+        jid = life.add(f"{number:04d}", *(["RETRY", "0"] if number % 5 == 4 else []))
+        told["added"].add(jid)
+        if number % 3 == 0:
+            got = life.get()
+            job = life.node.find(got)
+            if got and job is not None and job.retry == 0:
+                told["once"].add(got)
+            elif got:
+                told["asked"].add(got)
+                if life.do("ACKJOB", got) == b":1\r\n":
+                    told["ended"].add(got)
+
+    number = 0
+    for way in ("own", "shared", "own"):
+        for _ in range(4):
+            act(number := number + 1)
+        life.do("QUEUE", "SET", "q", "journal", way)
+        each = work(life)
+        assert each is not None
+        each.begin()
+        is_done = False
+        while not is_done:
+            act(number := number + 1)
+            is_done = each.step()
+        act(number := number + 1)
+        each.sync()
+        each.end()
+        act(number := number + 1)
+    life.journal.rewrite_now()
+    act(number + 1)
+
+
+def steps_of(folder: Path) -> int:
+    disk = CrashDisk()
+    folder.mkdir()
+    live(Life(folder, disk, segment_bytes=400), {"added": set(), "once": set(), "asked": set(), "ended": set()})
+    return disk.steps
+
+
+@pytest.mark.parametrize("halfway", [False, True], ids=["before", "halfway"])
+def test_a_crash_at_any_step_of_moving_loses_nothing_and_doubles_nothing(tmp_path: Path, halfway: bool) -> None:
+    """With each write and sync of it in turn the power fails; of what was not synced nothing is left, or all."""
+    steps = steps_of(tmp_path / "whole")
+    assert steps > 150
+    for dies_at in range(steps):
+        told: dict[str, set[bytes]] = {"added": set(), "once": set(), "asked": set(), "ended": set()}
+        before = tmp_path / f"{dies_at}"
+        before.mkdir()
+        disk = CrashDisk(dies_at, halfway)
+        with contextlib.suppress(Crash):
+            live(Life(before, disk, segment_bytes=400), told)
+        for torn in (0, 10_000):
+            after = tmp_path / f"{dies_at}.{torn}"
+            for path, file in disk.names.items():
+                inside = after / path.relative_to(before)
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.write_bytes(file.data if torn else file.synced)
+            (after / "journal").mkdir(parents=True, exist_ok=True)
+            check(Life(after, now=LATER), told)
+
+
+def check(life: Life, told: dict[str, set[bytes]]) -> None:
+    node = life.node
+    for jid in told["added"] - told["asked"]:
+        assert node.find(jid) is not None, f"{jid!r} was answered and is gone"
+    for jid in told["ended"]:
+        assert node.find(jid) is None, f"{jid!r} was acknowledged and is back"
+    queued = {node.id_text(job) for queue in node.queues.values() for job in queue.oldest(1000)}
+    assert not told["once"] & queued, "at most once, and queued again"
+    life.kill()
