@@ -36,6 +36,8 @@ SECONDS = 600
 # How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
 MINUTES = 10
 SEED = 0
+# How many jobs `make chaos-pipeline` drives through.
+JOBS = 100000
 
 .PHONY: help
 help: ## This list
@@ -119,6 +121,10 @@ test-pipeline: setup servers ## The data pipeline: protocols without Java, stage
 worker-long: setup ## A job of two minutes under a lease of five seconds, whatever its handler blocks
 	@LONG=1 $(PYTEST) tests/worker/test_trouble.py -k lease_is_kept
 
+.PHONY: chaos-pipeline
+chaos-pipeline: setup ## The pipeline under faults: drivers, executors and nodes killed; JOBS=100000
+	@PYTHONPATH=tests/pipeline:tests/proc $(PY) -m chaos --jobs $(JOBS)
+
 .PHONY: fuzz
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build
@@ -146,6 +152,9 @@ bench-journal: setup servers ## What the journal costs, beside redis-server with
 bench-clients: setup servers ## Python programs at our door beside other brokers, and no-op tasks beside other workers
 	@tools/peers.sh
 	@$(PY) -m bench.clients
+.PHONY: bench-pipeline
+bench-pipeline: setup servers ## The data pipeline: rows a second of each source and sink, history to gold, backfill
+	@$(PY) -m bench.pipeline
 
 .PHONY: bench-scheduler
 bench-scheduler: setup ## What the scheduler costs beside the commit before it, rates on three nodes, a million keys

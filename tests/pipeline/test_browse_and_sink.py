@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, In, LessThan
 
 from holdfast.client.errors import BadRequest, NotAllowed, Refused, Unreachable
 from holdfast.pipeline.sinks.rows import BadRows
-from holdfast.pipeline.sinks.writer import BatchWriter
+from holdfast.pipeline.sinks.writer import batch_writer, stream_writer
 from holdfast.pipeline.sources import HoldfastSource
 from holdfast.pipeline.sources.browse import BrowseReader, PushedReader
 from holdfast.pipeline.sources.options import BadOption
@@ -82,7 +83,7 @@ def test_queues_states_and_ages_are_chosen_by_options_and_by_pushed_filters(node
 
 def write(cluster: Cluster, text: str, rows: list[dict[str, Any]], **words: str) -> int:
     table = pa.Table.from_pylist(rows, pa.schema(ARROW[each.split()[0]] for each in text.split(", ")))
-    writer = BatchWriter(options(cluster, **words), schema(text))
+    writer = batch_writer(options(cluster, **{"writeMode": "direct", **words}), schema(text))
     return pickle.loads(pickle.dumps(writer)).write(iter(table.to_batches(max_chunksize=7))).jobs
 
 
@@ -135,7 +136,7 @@ def test_a_refused_row_is_tried_again_until_the_queue_takes_it(nodes: Cluster) -
     ("queue string, body string", [{"queue": None, "body": "x"}], {}, BadRows, "no queue"),
     ("queue string, body string, delay double", [{"queue": "q", "body": "x", "delay": -1.0}], {}, BadRows, "at least"),
     ("queue string, body string", [], {"runId": "r"}, BadOption, "runId needs a column `unique`"),
-    ("queue string, body string", [], {"writeMode": "magic"}, BadOption, "writeMode takes direct"),
+    ("queue string, body string", [], {"writeMode": "magic"}, BadOption, "writeMode takes staged, direct"),
     ("queue string, body string", [], {"fetchSize": "-3"}, BadOption, "fetchSize takes a whole number"),
     ("queue string, body string", [], {"quue": "x"}, BadOption, "no option 'quue' here: did you mean queue"),
     ("queue string, body string", [{"queue": "q", "body": "x" * 2_000_000}], {}, BadRequest, "max-body-bytes"),
@@ -148,7 +149,7 @@ def test_bad_tables_and_options_are_told_what_to_do(
     nodes.set({"max-body-bytes": "1mb"})
     if not rows:
         with pytest.raises(error, match=says):
-            BatchWriter(options(nodes, **words), schema(text))
+            batch_writer(options(nodes, **{"writeMode": "direct", **words}), schema(text))
     else:
         with pytest.raises(error, match=says):
             write(nodes, text, rows, **words)
@@ -174,3 +175,60 @@ def test_what_cannot_be_reached_or_read_is_told(nodes: Cluster) -> None:
             with node.client() as client:
                 client.ask("AUTH", "secret")
                 client.ask("CONFIG", "SET", "requirepass", "")
+
+
+# -- staged -----------------------------------------------------------------------------------------------
+
+
+def staged(cluster: Cluster, **words: str) -> Any:
+    return batch_writer(options(cluster, queue="aside", **words), schema("body string, delay double"))
+
+
+def put(writer: Any, *bodies: str) -> Any:
+    """A task: it travels, and returns what it has put aside."""
+    columns = pa.schema([ARROW["body"], ARROW["delay"]])
+    table = pa.Table.from_pylist([{"body": body, "delay": None} for body in bodies], columns)
+    return pickle.loads(pickle.dumps(writer)).write(iter(table.to_batches()))
+
+
+def test_what_tasks_put_aside_is_there_once_when_it_is_committed(nodes: Cluster) -> None:
+    """A task that failed and was run again, a commit that is repeated, a run that is repeated under its name."""
+    writer = staged(nodes, runId="one")
+    put(writer, "x", "y")
+    messages = [put(writer, "x", "y"), None, put(writer), put(writer, "z")]
+    assert nodes.queued("aside") == 0
+    writer.commit(messages)
+    until(lambda: nodes.queued("aside") == 3)
+    assert all(len(holders) == 3 for holders in nodes.copies("aside").values()), "with all copies"
+    again = staged(nodes, runId="one")
+    again.commit([put(again, "x", "y", "z")])
+    assert nodes.queued("aside") == 3
+    other = staged(nodes, runId="two")
+    other.abort([gone := put(other, "w")])
+    with pytest.raises(BadRequest, match="write the batch again"):
+        other.commit([gone])
+    other.commit([put(other, "w")])
+    until(lambda: nodes.queued("aside") == 4)
+
+
+def test_a_streams_batches_are_published_once_and_a_lost_checkpoint_is_told(nodes: Cluster, tmp_path: Path) -> None:
+    import shutil
+
+    def stream() -> Any:
+        words = options(nodes, queue="aside", sinkId="s1", checkpointLocation=str(tmp_path / "check"))
+        return stream_writer(words, schema("body string, delay double"))
+
+    first = stream()
+    first.commit([put(first, "a", "b")], 0)
+    replayed = stream()
+    replayed.commit([put(replayed, "b", "a")], 0)
+    replayed.commit([put(replayed, "c")], 1)
+    until(lambda: nodes.queued("aside") == 3)
+    shutil.rmtree(tmp_path / "check")
+    anew = stream()
+    with pytest.raises(BadRequest, match="belongs to the run"):
+        anew.commit([put(anew, "d")], 0)
+    with pytest.raises(BadOption, match="needs its checkpoint"):
+        stream_writer(options(nodes, queue="aside"), schema("body string"))
+    with pytest.raises(BadOption, match="cannot be staged"):
+        batch_writer(options(nodes, queue="aside", writeMode="staged"), schema("body string, unique string"))

@@ -101,21 +101,26 @@ def test_a_table_becomes_jobs_and_written_again_under_its_run_adds_nothing(spark
         rows.write.format("holdfast").option("url", url(nodes)).mode("overwrite").save()
 
 
-def test_a_stream_of_rows_becomes_jobs(spark: SparkSession, nodes: Cluster, tmp_path: Path) -> None:
+def test_a_stream_of_rows_is_published_once_though_a_batch_was_written_again(
+    spark: SparkSession, nodes: Cluster, tmp_path: Path
+) -> None:
+    """Staged; Spark's own note that the first batch is done is taken away, so that it is written again."""
     (tmp_path / "in").mkdir()
-    rows = [{"body": f"s{n}", "unique": f"s{n}"} for n in range(50)]
+    rows = [{"body": f"s{n}"} for n in range(50)]
     (tmp_path / "in" / "1.json").write_text("\n".join(map(json.dumps, rows)))
 
     def go() -> None:
         query = (
-            spark.readStream.schema("body string, unique string").json(str(tmp_path / "in"))
+            spark.readStream.schema("body string").json(str(tmp_path / "in"))
             .writeStream.format("holdfast").option("url", url(nodes)).option("queue", "streamed")
             .option("checkpointLocation", str(tmp_path / "check")).trigger(availableNow=True).start()
         )
         query.awaitTermination()
 
     go()
-    (tmp_path / "in" / "2.json").write_text(json.dumps({"body": "last", "unique": "last"}))
+    for note in (tmp_path / "check" / "commits").glob("*0*"):
+        note.unlink()
+    (tmp_path / "in" / "2.json").write_text(json.dumps({"body": "last"}))
     go()
     until(lambda: nodes.queued("streamed") == 51)
 

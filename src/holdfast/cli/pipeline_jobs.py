@@ -45,7 +45,7 @@ class Rate(click.ParamType[float]):
 @click.option("--format", "form", default="", type=click.Choice(["", "parquet", "csv", "json"]))
 @click.option("--state", default="backfill", show_default=True, type=click.Path(path_type=Path),
               help="Where it is noted how far it is.")
-@click.option("--at-least-once", is_flag=True, help="Without unique keys: faster; interrupted, it may add jobs twice.")
+@click.option("--at-least-once", is_flag=True, help="Add directly; interrupted, it may add jobs twice.")
 @DRY
 def backfill(
     source: str, url: str, master: str, conf: tuple[str, ...], queue: str, rate: float | None, body: str, form: str,

@@ -17,6 +17,7 @@ from holdfast.core import (
     records,
     replicate,
     results,
+    stages,
     unique,
     waiting,
 )
@@ -131,6 +132,7 @@ def flush_all(node: Node) -> None:
     unique.forget_all(node)
     batches.forget_all(node)
     claims.drop_all(node)
+    stages.drop_all(node)
     for queue in list(node.queues.values()):
         for session in list(queue.waiting.values()):
             waiting.give_up(node, session)

@@ -252,6 +252,15 @@ CLAIM_GROUPS_MAX: Final = 10_000
 CLAIM_READ_BYTES: Final = 4 * MIB
 """Bodies in one reply to CLAIM READ."""
 
+STAGES_MAX: Final = 10_000
+"""Tasks of pipelines that write at one node at a time."""
+
+STAGE_MS: Final = 3_600_000
+"""How long what was put aside is kept for a driver that does not publish it: an hour, as long as a batch may take."""
+
+STAGE_JOB_BYTES: Final = 16
+"""What a job costs that is put aside, beside its body: a place in a list."""
+
 CLAIM_JOB_BYTES: Final = 72
 """What a claim keeps of each of its jobs: three places in lists, and a body that may outlive the job."""
 

@@ -130,6 +130,7 @@ from holdfast.core.session import (
     Session,
     Slot,
 )
+from holdfast.core.stages import Stages
 from holdfast.core.takeover import Takeovers
 from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
@@ -243,6 +244,7 @@ class Node:
         self.question_count: i64 = 0
         self.dead: dict[Job, None] = {}
         self.claims: Claims = Claims()
+        self.stages: Stages = Stages()
         self.spreading: dict[Job, Spread] = {}  # fates that not all holders have confirmed
         self.results: results.Results = results.Results()
         self.workers: dict[bytes, Worker] = {}

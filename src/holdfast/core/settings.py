@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import bounds, cron, domains, errors, federate, queues, registers, rules, tenants
+from holdfast.core import bounds, cron, domains, errors, federate, queues, registers, rules, stages, tenants
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import (
     BACKOFF_MOST_S,
@@ -137,6 +137,8 @@ def is_legal(kind: bytes, name: bytes, field: bytes, value: bytes) -> bool:
             return len(field) <= KEY_BYTES_MAX and number(b"weight", value, WEIGHT_MAX) == value
         if kind == cron.KIND:
             return cron.is_legal(name, field, value)
+        if kind == stages.KIND:
+            return stages.is_legal(field, value)
     except BadRequest:
         return False
     return False

@@ -53,6 +53,7 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"PROGRESS": (CONSUME, JOBS),
     b"WORKING": (CONSUME, JOBS),
     b"CLAIM": (CONSUME, EVERYTHING),
+    b"STAGE": (PRODUCE, EVERYTHING),
     b"WORKER": (CONSUME, NOTHING),
     b"CANCEL": (PRODUCE, JOBS),
     b"WAITJOB": (READ | PRODUCE | CONSUME, JOBS),

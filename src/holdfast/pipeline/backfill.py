@@ -1,9 +1,10 @@
 """`holdfast pipeline backfill`: millions of rows become jobs, at a rate, and once.
 
 First Spark reads the table, whatever it is, and writes it as rows of jobs in portions of PORTION rows each, into the
-state folder of the run, each row with a unique key of its own. Then portion after portion goes through the sink. A
-portion that is done is noted; a run that was interrupted goes on with the first that is not, and the jobs of that one
-which had been added already are found by their keys and not added again.
+state folder of the run. Then portion after portion goes through the sink, staged and published as a batch with the
+number of the portion (`sinks/staged.py`). A portion that is done is noted; a run that was interrupted goes on with
+the first that is not, and if that had been published the node says so. Tables with unique keys of their own are added
+directly.
 
 The run's name is made of what is read and where it goes, so that the same command goes on where it stopped.
 """
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PORTION: Final = 50_000
-"""Rows per portion: a few seconds of work, which is what an interruption may cost in keys that are asked for again."""
+"""Rows per portion: some seconds of work, and what the node that publishes it holds in memory meanwhile."""
+BURST_S: Final = 2.0
+"""With a rate a portion is what may come in so many seconds: it is published at once."""
 WINDOW_S: Final = 7 * 86_400
 """How long a key is remembered after its job is done: longer than anybody lets an interrupted run lie."""
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -40,8 +43,8 @@ class Backfill:
     body: str = ""
     state: Path = Path("backfill")
     form: str = ""
-    with_keys: bool = True
-    """Without keys it is faster, and an interrupted run may add some jobs twice."""
+    is_exact: bool = True
+    """Otherwise an interrupted run may add some jobs twice."""
 
     def name(self) -> str:
         """The same for the same command and the same file."""
@@ -116,16 +119,12 @@ class Run:
 
     def prepare(self) -> Progress:
         """Write the portions, unless they are there; how far it is."""
-        from pyspark.sql import functions as F
-
         rows = self.folder / "rows"
         if not (rows / "_SUCCESS").exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             jobs = as_jobs(read(self.spark, self.job), self.job)
-            if self.job.with_keys and "unique" not in jobs.columns:
-                number = F.monotonically_increasing_id().cast("string")
-                jobs = jobs.withColumn("unique", F.concat_ws(":", F.lit(self.job.name()), number))
-            (jobs.write.mode("overwrite").option("maxRecordsPerFile", PORTION).parquet(str(rows.absolute())))
+            size = max(100, min(PORTION, int(self.job.rate * BURST_S))) if self.job.rate else PORTION
+            jobs.write.mode("overwrite").option("maxRecordsPerFile", size).parquet(str(rows.absolute()))
         return self.progress()
 
     def portions(self) -> list[tuple[str, int]]:
@@ -151,19 +150,22 @@ class Run:
     def steps(self, sleep: Callable[[float], None] = time.sleep) -> Iterator[Progress]:
         """Portion after portion; how far it is after each. Slower than the rate, never faster."""
         done = self.done()
-        parallel = max(1, self.spark.sparkContext.defaultParallelism)
         begun, added = time.monotonic(), 0
-        left = [each for each in self.portions() if Path(each[0]).name not in done]
-        for group in groups(left, parallel):
-            rows = self.spark.read.parquet(*[file for file, _ in group]).repartition(parallel)
+        for number, (file, count) in enumerate(self.portions()):
+            if Path(file).name in done:
+                continue
+            rows = self.spark.read.parquet(file).repartition(2)
             options: dict[str, Any] = {"url": self.job.url, "queue": self.job.queue}
             if "unique" in rows.columns:
                 options["uniqueWindow"] = WINDOW_S
-            if self.job.rate:
-                options["rate"] = self.job.rate / parallel
+            elif self.job.is_exact:
+                options |= {"writeMode": "staged", "sinkId": f"backfill-{self.job.name()}", "runId": self.job.name(),
+                            "batchId": number}
+            else:
+                options["writeMode"] = "direct"
             rows.write.format("holdfast").options(**options).mode("append").save()
-            added += sum(count for _, count in group)
-            done |= {Path(file).name for file, _ in group}
+            added += count
+            done.add(Path(file).name)
             self.note(done)
             yield self.progress()
             ahead = added / self.job.rate - (time.monotonic() - begun) if self.job.rate else 0.0
@@ -179,8 +181,3 @@ class Run:
         fresh = self.mark.with_suffix(".new")
         fresh.write_text(json.dumps(sorted(done)))
         fresh.replace(self.mark)
-
-
-def groups(portions: list[tuple[str, int]], size: int) -> Iterator[list[tuple[str, int]]]:
-    for start in range(0, len(portions), size):
-        yield portions[start:start + size]

@@ -29,6 +29,7 @@ from holdfast.core.commands import (
     server,
     settings,
     show,
+    stages,
 )
 from holdfast.core.session import Session
 
@@ -100,6 +101,9 @@ COMMANDS: Final = [
             "OPEN group | TAKE group epoch seq COUNT n LEASEMS ms FROM queue [queue ...] | READ group claim from to | "
             "RENEW group epoch ms | COMMIT group epoch claim [claim ...] | INFO group",
             "Batches of jobs for pipelines.", claims.claim),
+    Command("STAGE", -3, "wm", JOBS,
+            "ADD stage queue count body [body ...] [options of ADDJOB] | PUBLISH sink run batch [stage ...] | "
+            "FILLED sink | DROP stage", "Jobs of pipelines, put aside and published once.", stages.stage),
     Command("WORKING", 2, "w", JOBS, "id", "Put off the next delivery of a job.", jobs.working),
     Command("ENQUEUE", -1, "w", JOBS, "id [id ...]", "Queue jobs that are not queued.", jobs.enqueue),
     Command("DEQUEUE", -1, "w", JOBS, "id [id ...]", "Take jobs out of their queue.", jobs.dequeue),

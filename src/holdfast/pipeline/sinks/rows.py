@@ -64,8 +64,36 @@ def check(columns: Mapping[str, str], queue: str) -> None:
         raise BadRows("say which queue: a column `queue`, or .option('queue', 'name')")
 
 
-def commands(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[list[Arg]]:
-    """One ADDJOB per row."""
+def commands(batch: pa.RecordBatch, wanted: Wanted, most: int) -> Iterator[tuple[list[Arg], int]]:
+    """What to send for the rows, and how many rows each command is: ADDJOBS where rows say nothing but queue and body,
+    up to `most` in one, otherwise an ADDJOB per row."""
+    if set(batch.schema.names) <= {"queue", "body"}:
+        yield from together(batch, wanted, most)
+    else:
+        for words in one_by_one(batch, wanted):
+            yield words, 1
+
+
+def together(batch: pa.RecordBatch, wanted: Wanted, most: int) -> Iterator[tuple[list[Arg], int]]:
+    """Runs of rows of one queue."""
+    bodies = batch.column("body").to_pylist()
+    queues = batch.column("queue").to_pylist() if "queue" in batch.schema.names else [None] * len(bodies)
+    run: list[Arg] = []
+    name = ""
+    for i, body in enumerate(bodies):
+        queue = queues[i] if queues[i] is not None else wanted.queue
+        if body is None or not queue:
+            raise no_value("body" if body is None else "queue", {"queue": queues}, i)
+        if run and (queue != name or len(run) >= most):
+            yield ["ADDJOBS", name, wanted.timeout_ms, len(run), *run], len(run)
+            run = []
+        name = queue
+        run.append(sized(body))
+    if run:
+        yield ["ADDJOBS", name, wanted.timeout_ms, len(run), *run], len(run)
+
+
+def one_by_one(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[list[Arg]]:
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     queues = columns.get("queue")
     numbers = [(word, columns[name], name) for name, word in NUMBERS.items() if name in columns]
@@ -74,8 +102,7 @@ def commands(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[list[Arg]]:
     for i, body in enumerate(columns["body"]):
         queue = queues[i] if queues is not None and queues[i] is not None else wanted.queue
         if body is None or not queue:
-            what = "body" if body is None else "queue"
-            raise BadRows(f"a row has no {what} (null): {shown(columns, i)}. Fill it, or leave such rows out")
+            raise no_value("body" if body is None else "queue", columns, i)
         words: list[Arg] = ["ADDJOB", queue, sized(body), wanted.timeout_ms]
         for word, values, name in numbers:
             if values[i] is not None:
@@ -110,6 +137,10 @@ def pairs(headers: Iterable[tuple[str, str | None]]) -> Iterator[Arg]:
     for name, value in headers:
         yield name
         yield value if value is not None else ""
+
+
+def no_value(what: str, columns: Mapping[str, list[Any]], i: int) -> BadRows:
+    return BadRows(f"a row has no {what} (null): {shown(columns, i)}. Fill it, or leave such rows out")
 
 
 def shown(columns: Mapping[str, list[Any]], i: int) -> str:

@@ -1,12 +1,16 @@
-"""The sink: what Spark calls to turn the rows of a table, or of a stream, into jobs.
+"""The sink: what Spark calls to turn the rows of a table, or of a stream, into jobs, in one of two ways.
+
+`staged`, unless rows have keys: tasks put their jobs aside, and the commit publishes them, once (`staged.py`).
 
 `direct` adds each row as it comes, in windows of some hundred commands. A task that Spark runs again (a retry,
 speculation, a replayed batch) adds its rows again: with a column `unique` the second one finds the first and there is
 one job, without it there may be two. So give the column, or accept that.
 
-Options: `queue` (where rows do not say), `runId` (goes before each unique key: a run under the same name adds nothing
-again, one under another name adds all), `uniqueWindow` (seconds in which a key is remembered after its job is done),
-`timeout` (seconds to wait for the copies), `fetchSize` (commands per window), `rate` (jobs a second, of each task).
+Options: `queue` (where rows do not say), `writeMode`; staged: `sinkId`, `runId` (the run that a sink belongs to),
+`batchId` (of a batch, within its run); direct: `runId` (goes before each unique key: a run under the same name adds
+nothing again, one under another name adds all), `uniqueWindow` (seconds in which a key is remembered after its job is
+done), `rate` (jobs a second, of each task), `retries`; both: `timeout` (seconds to wait for the copies), `fetchSize`
+(jobs per window).
 """
 from __future__ import annotations
 
@@ -25,11 +29,14 @@ from holdfast.pipeline.sources.options import BadOption, Options
 from . import rows
 from .adder import RETRIES, Adder
 from .rows import Wanted
+from .staged import StagedWriter, names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KNOWN: Final = ("queue", "writeMode", "runId", "uniqueWindow", "timeout", "fetchSize", "retries", "rate")
+KNOWN: Final = (
+    "queue", "writeMode", "sinkId", "runId", "batchId", "uniqueWindow", "timeout", "fetchSize", "retries", "rate",
+)
 WINDOW: Final = 500
 """Commands under way at once: enough that nobody waits for a round trip, few enough to be repeated."""
 
@@ -46,7 +53,6 @@ class DirectWriter:
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self.options = Options(given, KNOWN)
-        self.options.word("writeMode", ("direct",))
         queue = self.options.text("queue")
         rows.check({field.name: field.dataType.simpleString() for field in schema}, queue)
         run = self.options.text("runId")
@@ -66,18 +72,21 @@ class DirectWriter:
         begun = time.monotonic()
         size = min(self.window, max(1, int(self.rate))) if self.rate else self.window
         window: list[list[Arg]] = []
+        waiting = 0
         for batch in batches:
-            for words in rows.commands(batch, self.wanted):
+            for words, jobs in rows.commands(batch, self.wanted, size):
                 window.append(words)
-                if len(window) >= size:
-                    count += self.adder.add(window)
-                    window = []
+                waiting += jobs
+                if waiting >= size:
+                    self.adder.add(window)
+                    count += waiting
+                    window, waiting = [], 0
                     ahead = count / self.rate - (time.monotonic() - begun) if self.rate else 0.0
                     if ahead > 0:
                         time.sleep(ahead)
         if window:
-            count += self.adder.add(window)
-        return Added(count)
+            self.adder.add(window)
+        return Added(count + waiting)
 
 
 class BatchWriter(DirectWriter, DataSourceArrowWriter):
@@ -100,3 +109,52 @@ class StreamWriter(DirectWriter, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """What was added stays; the batch is replayed and finds it by its unique keys."""
+
+
+class StagedBatchWriter(StagedWriter, DataSourceArrowWriter):
+    """A batch has the number 0, or the one that `batchId` gives it within its run."""
+
+    def __init__(self, options: Options, schema: StructType, sink: str, run: str) -> None:
+        super().__init__(options, schema, sink, run)
+        self.batch = options.number("batchId", 0, 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.publish(messages, self.batch)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.drop(messages)
+
+
+class StagedStreamWriter(StagedWriter, DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.publish(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.drop(messages)
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType) -> BatchWriter | StagedBatchWriter:
+    options = Options(given, KNOWN)
+    if is_direct(options, schema):
+        return BatchWriter(given, schema)
+    return StagedBatchWriter(options, schema, *names(options, given, False))
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType) -> StreamWriter | StagedStreamWriter:
+    options = Options(given, KNOWN)
+    if is_direct(options, schema):
+        return StreamWriter(given, schema)
+    return StagedStreamWriter(options, schema, *names(options, given, True))
+
+
+def is_direct(options: Options, schema: StructType) -> bool:
+    """As the option says; without one staged, unless rows have keys of their own."""
+    if not options.text("writeMode"):
+        return "unique" in schema.names or "group" in schema.names
+    return options.word("writeMode", ("staged", "direct")) == "direct"

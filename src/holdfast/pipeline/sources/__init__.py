@@ -79,13 +79,13 @@ class HoldfastSource(DataSource):
         raise BadOption("browse is no stream: use spark.read, or .load('jobs')")
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from holdfast.pipeline.sinks.writer import BatchWriter
+        from holdfast.pipeline.sinks.writer import batch_writer
 
         if overwrite:
             raise BadOption("jobs can be added to a queue, not written over it: .mode('append')")
-        return BatchWriter(self.options, schema)
+        return batch_writer(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from holdfast.pipeline.sinks.writer import StreamWriter
+        from holdfast.pipeline.sinks.writer import stream_writer
 
-        return StreamWriter(self.options, schema)
+        return stream_writer(self.options, schema)

@@ -161,5 +161,7 @@ MUTANTS: Final[dict[str, str]] = {
     "claim-unfenced": "a reader that was replaced may still renew and commit",
     "claim-outlives-lease": "a claim whose lease is over, and whose jobs were queued again, can still be committed",
     "claims-forgotten": "a restarted node does not know its claims any more",
+    "stage-published-twice": "a batch that was published before is published again",
+    "stage-any-run": "a sink takes batches of any run",
     "claim-expires": "a job's life may end while it is part of a claim",
 }

@@ -26,6 +26,7 @@ from holdfast.testing.sim.scenarios import (
     leases,
     limits,
     once,
+    stages,
     times,
     unique,
 )
@@ -34,7 +35,7 @@ from holdfast.testing.sim.transcript import Story, text_of
 
 SCENARIOS: dict[str, Scenario] = {
     each.name: each
-    for module in (acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits)
+    for module in (acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, stages)
     for each in scenarios_of(module)
 }
 
