@@ -54,7 +54,7 @@ ELSEWHERE = [
     errors.NO_REPL_LEAVING, errors.LEAVING, errors.NO_AUTH, errors.BAD_PASSWORD, errors.NO_PASSWORD,
     errors.WRONG_PASS, errors.NO_PROTO, errors.NO_CONFIG_FILE, errors.DEBUG_OFF,
     errors.NO_REPL_TIMEOUT, errors.NO_REPL_REMOVED, errors.SYNC_RANGE, errors.LOADING, errors.JOURNAL_FAILS,
-    errors.JOURNAL_LOST, errors.UNREADABLE, errors.WAIT_RANGE, errors.NO_PERM, errors.NO_HOME, errors.LOST_HOME,
+    errors.JOURNAL_LOST, errors.UNREADABLE, errors.WAIT_RANGE, errors.NO_PERM, errors.NO_HOME,
     errors.NO_ANSWER, errors.HISTORY_CURSOR,
 ]
 
