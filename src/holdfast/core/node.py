@@ -356,10 +356,10 @@ class Node:
                 raise Refused(self.refusal)
             entry.calls += 1
             entry.command.run(self, session, argv)
-        except bounds.Postponed as error:
+        except bounds.Postponed as put_off:  # a name of its own: the compiled form gives each name one type
             out.truncate(start)
             entry.calls -= 1
-            quota.postpone(self, error.quota, session)
+            quota.postpone(self, put_off.quota, session)
             return False
         except CommandError as error:
             if isinstance(error, Refused):
