@@ -35,7 +35,8 @@ from holdfast.core import effects
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.flush import flush_all
-from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, QUEUE_BYTES, SESSION_BYTES
+from holdfast.core.job import special_cost
+from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, QUEUE_BYTES, REGISTER_BYTES, SESSION_BYTES
 from holdfast.core.node import Node
 from holdfast.shell import plain
 
@@ -197,7 +198,9 @@ class World:
         jobs = [job for origin in node.origins.values() for page in origin.pages.values() for job in page.slots if job]
         explained = SESSION_BYTES * len(node.sessions)
         explained += sum(JOB_BYTES + BODY_BYTES_EXTRA + len(job.body) for job in jobs)
+        explained += sum(special_cost(job) for job in jobs)
         explained += sum(QUEUE_BYTES + 3 * len(name) for name in node.queues)
+        explained += REGISTER_BYTES * node.registers.count
         if node.used != explained or node.jobs != len(jobs):
             raise Wrong(f"{node.used} bytes and {node.jobs} jobs accounted; {explained} and {len(jobs)} are there")
         held = node.nowhere.held + sum(queue.held for queue in node.queues.values())  # nowhere: acks of unknown jobs

@@ -55,7 +55,9 @@ ELSEWHERE = [
     errors.WRONG_PASS, errors.NO_PROTO, errors.NO_CONFIG_FILE, errors.DEBUG_OFF,
     errors.NO_REPL_TIMEOUT, errors.NO_REPL_REMOVED, errors.SYNC_RANGE, errors.LOADING, errors.JOURNAL_FAILS,
     errors.JOURNAL_LOST, errors.UNREADABLE, errors.WAIT_RANGE, errors.NO_PERM, errors.NO_HOME,
-    errors.NO_ANSWER, errors.HISTORY_CURSOR,
+    errors.NO_ANSWER, errors.HISTORY_CURSOR, errors.CLAIM_GROUPS, errors.STAGE_ELSEWHERE, errors.STAGES_FULL,
+    errors.NO_BOUND, errors.ADD_UNKNOWN, errors.ADD_ENDED, errors.DUPLICATE, errors.NOT_HOME, errors.BATCH_COUNT,
+    errors.BATCH_CLOSED, errors.BATCHES_FULL,
 ]
 
 

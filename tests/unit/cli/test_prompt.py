@@ -216,7 +216,7 @@ def test_completion() -> None:
     assert "GETJOB" in complete("") and "EXIT" in complete("")
     assert complete("ADDJOB q b 0 RE") == ["REPLICATE", "RETRY", "replace", "reject"]
     assert complete("addjob q b 0 retry 5 re") == ["replicate", "replace", "reject"]
-    assert complete("pause q ") == ["none", "in", "out", "all", "state", "bcast"]
+    assert complete("pause q ") == ["none", "in", "out", "all", "state", "bcast", "for"]
     assert "meet" in complete("cluster ")
     assert complete("config get maxmemory-p") == ["maxmemory-policy"]
     assert complete("help qst") == ["qstat"]
