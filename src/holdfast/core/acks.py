@@ -164,6 +164,8 @@ def unconfirmed(node: Node, job: Job, task: Ending) -> i64:
 def collect(node: Node, job: Job, task: Ending) -> None:
     """Every node that may hold a copy holds the ending: it can go everywhere."""
     node.count("collected")
+    if job.holders & ~MY_BIT and not node.broken("collector-forgets"):
+        node.must_sync = True  # soon nobody else knows of the ending: we must not have lost it then
     jid = node.id_text(job)
     for peer in node.peers:
         if peer.bit & job.holders and peer.index != ME and peer.is_linked:

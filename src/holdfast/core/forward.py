@@ -54,6 +54,7 @@ TRY_AGAIN: Final = b"-TRYAGAIN"
 IS_MANY: Final = 1
 IS_ASYNC: Final = 2
 SAYS: Final = 4
+IS_SHARED: Final = 8
 
 
 class FarSlot(Slot):
@@ -201,9 +202,10 @@ def write_add(node: Node, peer: Peer, add: Add) -> None:
     out.append(bus.ADD)
     bus.write_i64(out, add.number)
     bus.write_i8(out, add.hops)
-    bus.write_i8(
-        out, (IS_MANY if add.is_many else 0) | (IS_ASYNC if options.is_async else 0) | (SAYS if options.says else 0)
-    )
+    bus.write_i8(out, (
+        (IS_MANY if add.is_many else 0) | (IS_ASYNC if options.is_async else 0) | (SAYS if options.says else 0)
+        | (IS_SHARED if add.is_shared else 0)
+    ))
     bus.write_i64(out, node.now - add.asked)
     bus.write_i64(out, 0 if add.until == 0 else max(1, add.until - node.now))
     bus.write_u32(out, options.ttl)
@@ -259,6 +261,7 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
     add = keyed.Add(None, queue, [], flags & IS_MANY != 0, options, node.now - age, 0 if left == 0 else node.now + left)
     add.slot = FarSlot(peer.index, number)
     add.hops = hops + 1
+    add.is_shared = flags & IS_SHARED != 0
     add.prefix = prefix
     for _ in range(count):
         seq = reader.long()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64
 
-from holdfast.core import bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
+from holdfast.core import acks, bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
 from holdfast.core.commands import options as words
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
@@ -51,6 +51,7 @@ class Add:
         self.target: i64 = NO_TARGET  # whom it was sent to
         self.number: i64 = 0  # under which number
         self.hops: i64 = 0
+        self.is_shared: bool = False  # a job of the cluster's own: others may make it, too, under the same id
 
 
 def is_keyed(options: AddOptions) -> bool:
@@ -127,6 +128,7 @@ def with_id(node: Node, queue: bytes, body: bytes, options: AddOptions, jid: byt
     add.prefix = jid[:10]
     add.seqs.append(int(id_seq(jid)))
     add.rnds.append(int(id_random(jid)))
+    add.is_shared = True
     return add
 
 
@@ -193,6 +195,8 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
         more = more.copy()  # each job has its own
     job.more = more
     job.flags |= SPECIAL
+    if add.is_shared and not node.broken("shared-job-known"):
+        acks.distrust(node, job)
     node.keep(job)
     if queue.total_most > 0:
         bounds.count(node, job)

@@ -68,8 +68,10 @@ MUTANTS: Final[dict[str, str]] = {
     "unsure-sets-trusted": "who held a job is believed to be known although a holder lost what it knew",
     "lost-tail-trusted": "a start from a disk that may lack the last second believes to know all holders",
     "forgetful-holder-believed": "a holder that knows nothing of the job is taken for one that never knew anything",
+    "shared-job-known": "a job that several nodes may make, the end of a batch, is ended where it is known to be",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
     "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
+    "collector-forgets": "who collects an ack need not have it on disk itself",
     "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------

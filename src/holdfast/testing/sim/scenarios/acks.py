@@ -179,6 +179,23 @@ def who_confirms_an_ack_has_it_on_disk(new: New) -> None:
         end_well(sim, job)
 
 
+@catches("collector-forgets")
+def who_collects_an_ack_has_it_on_disk(new: New) -> None:
+    """B confirms that it holds the ack, A tells it to forget the job, and loses power before its own disk was synced by
+    the clock. It comes back with the job when B's tombstone is gone."""
+    for seed in range(8):
+        sim = new(nodes="AB", seed=seed, faults=Faults(sync=EVERYSEC))
+        job = sim.add_job(at="A", replicate=2, retry_s=5, holders="AB")
+        sim.run_for(seconds=2.2)
+        assert sim.consume(at="B") == job
+        sim.ack(job, at="A")
+        while sim.copies(job):
+            sim.run_for(seconds=0.001)
+        sim.crash("A", "power")
+        sim.run_for(seconds=200)
+        end_well(sim, job)
+
+
 @catches("h6-no-tombstone-at-collection", "h12-no-gotack-barrier")
 def a_give_that_comes_after_collection_stays_dead(new: New) -> None:
     """A gives the job to D, a holder at which somebody waits; the frame is slow. Meanwhile B is told that the job
