@@ -69,6 +69,7 @@ def proxy(program: str, folder: Path, ports: list[int]) -> Iterator[int]:
 
 def test_one_of_three_gateways_dies_and_nothing_is_lost(nginx: str, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
+        (tmp_path / "nodes").mkdir()
         cluster = Cluster(tmp_path / "nodes", 3)
         stack.callback(cluster.stop)
         urls = [f"holdfast://127.0.0.1:{cluster[i].port}" for i in range(3)]

@@ -233,7 +233,7 @@ def fails_to_start(*flags: str, port: int = 0, env: dict[str, str] | None = None
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1 0.0.0.0"])
 def test_not_for_strangers_without_a_password(address: str) -> None:
     said = fails_to_start("--bind", address)
-    assert f"refusing to listen on {address.split()[-1]} without a password" in said
+    assert f"refusing to listen on {address.split()[-1]} without users or a password" in said
 
 
 def test_for_strangers_with_a_password_or_on_request() -> None:

@@ -417,7 +417,7 @@ def link_up(node: Node, peer: Peer) -> None:
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0 or seq >= NEVER:
+    if seq <= 0 or (seq >= NEVER and not jid.startswith(CRON_PREFIX)):  # of those it is no number but a hash
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:

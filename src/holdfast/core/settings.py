@@ -177,7 +177,7 @@ def apply_to_queue(node: Node, queue: Queue) -> None:
     if has_throttle or is_limited:
         domains.set_throttle(node, rules.make_throttle(node, queue), KIND, queue.name)
     paused = node.registers.find(KIND, queue.name, b"paused")
-    if paused is not None and paused.time > queue.pause_stamp:
+    if paused is not None and paused.time >= queue.pause_stamp:  # in the same moment: what was said to all counts
         queue.pause_stamp = paused.time
         word, _, until = (paused.value or b"none").partition(b" ")
         left = int(until) - node.wall if until else 0

@@ -179,9 +179,10 @@ def take_ack(node: Node, deed: Deed) -> i64:
     if deed.has_text:
         results.keep(node, deed.jid, deed.text, node.config.number("result-ttl") * 1000)
     if job is None:
+        if not acks.ack_unknown(node, deed.jid):
+            return NOTHING
         if deed.session is not None:
             history.acked_unknown(node, deed.jid, deed.session)
-        acks.ack_unknown(node, deed.jid)
     else:
         history.acked(node, job, deed.session)
         node.end(job)

@@ -41,8 +41,8 @@ class Agreement:
         added: set[str] = set()
         for (node, event, job), times in self.told.items():
             if event == "added":
-                is_scheduled = job.startswith(CRON_PREFIX)  # two owners may make it, each for itself
-                is_again = (job in added and not is_scheduled) or len(times) > 1
+                is_scheduled = job.startswith(CRON_PREFIX)  # two owners may make it, or one before and after a crash
+                is_again = not is_scheduled and (job in added or len(times) > 1)
                 if is_again and (self.is_smooth or job not in self.homed):
                     self.wrong("told-twice", job, times[-1], f"added once more at {node}")
                 added.add(job)
