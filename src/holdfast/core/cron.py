@@ -217,6 +217,7 @@ def make(node: Node, entry: Entry, instant: int) -> bool:
     add = keyed.Add(None, entry.queue, [entry.body], False, options, node.now, 0)
     add.slot = Slot()
     add.prefix = CRON_PREFIX
+    add.is_shared = True
     number, rnd = numbers(node, entry, instant)
     add.seqs.append(number)
     add.rnds.append(rnd)

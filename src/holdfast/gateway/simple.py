@@ -60,7 +60,7 @@ class Settled(Response):
             gone.cancel()
 
 
-@router.post("/push", status_code=201, openapi_extra={
+@router.post("/push", status_code=201, response_class=Response, openapi_extra={
     "requestBody": {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 })
 async def push(asking: Asking, gate: Gate, request: Request) -> Response:
