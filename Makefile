@@ -28,7 +28,7 @@ PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
 # Seeded runs against the model: in `make sim`, and in the second, pure pass of `make test`.
 MODEL_RUNS = 1000
 MODEL_RUNS_PURE = 50
-# Simulated clusters, 500 from fixed seeds and 200 from fresh ones, in the same two places.
+# Simulated clusters, most from fixed seeds and some from fresh ones, in the same two places.
 CLUSTERS = 700
 CLUSTERS_PURE = 12
 # How long `make fuzz` goes on.

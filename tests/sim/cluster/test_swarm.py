@@ -1,6 +1,7 @@
 """Whole clusters of real nodes under faults: fixed seeds, fresh ones, and plans that once broke a promise.
 
-CLUSTERS says how many seeds; one in fifty was never run before, more once `make swarm` is quiet for long. `make swarm` runs fresh ones only. The files
+CLUSTERS says how many seeds; one of them was never run before. There will be more of those again when `make swarm`, which
+runs nothing else, stays quiet for half an hour on everything that was merged: it is the place to hunt. The files
 in plans/ are what `shrink` left of failing seeds, named after what was wrong. They stay for ever.
 """
 from __future__ import annotations
@@ -17,7 +18,7 @@ from holdfast.testing.sim.swarm import swarm
 
 PLANS = Path(__file__).parent / "plans"
 CLUSTERS = int(os.environ.get("CLUSTERS", "700"))
-FRESH_SHARE = 1 / 50
+FRESH_SHARE = 1 / 700
 """Fixed seeds say whether a change broke something; fresh ones find what nobody has thought of yet."""
 
 
