@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import federate, forward, gates, history, leases, links, records, replicate, rules
+from holdfast.core import federate, forward, gates, history, leases, links, records, replicate, requeue, rules
 from holdfast.core.copies import Copy, write_copy
 from holdfast.core.ids import id_random, id_seq
 from holdfast.core.job import ACTIVE, HANDED_OUT, SPECIAL, Job, Lease
@@ -141,6 +141,7 @@ def on_returned(node: Node, peer: Peer, reader: Reader) -> None:
         return
     if job.lease.is_first:
         job.flags &= ~HANDED_OUT
+    requeue.stop_asking(node, job)  # its lease ended while it was on its way back; nobody need say anything now
     leases.forget(node, job)
     rules.unpay(node, job)
     records.back(node, job)
