@@ -25,7 +25,7 @@ FIGURES_SECONDS = 5.0
 SAMPLE_QUEUE = "hello"
 
 WORDS = """
-  A node of Holdfast is running at {host}:{port}. It keeps its jobs in memory, and its id and saved
+  A node of Holdfast is running at {host}:{port}. It keeps its jobs, its id and saved
   settings in {folder}. Ctrl-C stops it.
 
   Try, in another terminal:
