@@ -96,6 +96,17 @@ def test_a_job_whose_life_is_over_may_be_undelivered() -> None:
     assert story.classes() == set()
 
 
+def test_a_job_may_be_replaced_by_an_add_that_was_not_over_when_it_came() -> None:
+    """Which of the two was carried out first nobody can see; but what was over before did not replace anything."""
+    for ended, type, found in ((4_000, "ok", {"lost"}), (6_000, "ok", set()), (2_500, "info", {"lost"})):
+        story = Story()
+        story.add(1_000, "old", type=type, wait=ended - 1_000, timeout=1_000, retry=0, unique="u", ondup="replace",
+                  until="started")
+        story.add(5_000, "new", unique="u", ondup="reject", until="started", timeout=1_000)
+        story.mark(30_000, "heal")
+        assert story.classes() == found, (ended, type)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)

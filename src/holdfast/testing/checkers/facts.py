@@ -17,6 +17,10 @@ CRON_PREFIX: Final = "DI00000000"
 """How ids of jobs begin that a cron entry made."""
 
 
+LATE_MS: Final = 1_000
+"""How late a node may be with what it does when a time is over."""
+
+
 class Violation(NamedTuple):
     promise: str  # I1 ... I20
     what: str  # its class: shrinking keeps a step if the same class remains
@@ -252,9 +256,19 @@ class Facts:
         if job.key is None:
             return False
         return any(id in self.merged for id in job.ids) or any(
-            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other.invoked >= job.invoked
-            and other is not job for other in self.by_key.get(job.key, [])
+            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other is not job
+            and self.acts_until(other) >= job.invoked for other in self.by_key.get(job.key, [])
         )
+
+    def acts_until(self, job: JobFacts) -> int:
+        """Until when an ADDJOB may have been carried out: its answer. One that got none ends with its patience, by the
+        clocks of the nodes it came through; but faults may hold it up without anybody being able to tell how long."""
+        if job.outcome == "ok" and job.done is not None:
+            return job.done
+        patience = int(job.add["timeout"])
+        if patience == 0 or any(end >= job.invoked for _, end, _ in self.faults):
+            return self.end
+        return job.invoked + patience + self.drift_ms(patience, job.invoked) + LATE_MS
 
     # -- questions -----------------------------------------------------------------------------------------
 

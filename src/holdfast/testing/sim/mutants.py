@@ -133,6 +133,7 @@ MUTANTS: Final[dict[str, str]] = {
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",
     "unique-unaccepted-answered": "the id of a job that still waits for its copies is answered for its key",
     "window-ends-with-job": "a key is free when its job is done, whatever its window",
+    "late-add-done": "an ADDJOB that reaches the home of its key after its producer was told UNKNOWN is carried out",
     "replaced-lives-on": "a job whose place was taken is handed out all the same",
     "never-merged": "the same job, added on two sides of a cut, stays two",
     "token-not-spent": "a job of a limited domain goes out without a token",
