@@ -119,6 +119,18 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
         assert story.classes() == found, (first, second)
 
 
+def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
+    for is_calm, runs, found in ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"})):
+        story = Story()
+        story.op(100, "A", "rule", {"words": ["CRON", "SET", "tick"]}, "ok", {"reply": "OK"})
+        if not is_calm:
+            story.mark(200, "calm", on=False)
+        for i in range(runs):
+            story.get(5_000 + i, "cron", id=f"DI00000000{i}")
+        story.op(30_000, "A", "rule", {"words": ["CRON", "DEL", "tick"]}, "ok", {"reply": 1})
+        assert story.classes() == found, (is_calm, runs)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)
