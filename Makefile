@@ -36,6 +36,8 @@ SECONDS = 600
 # How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
 MINUTES = 10
 SEED = 0
+# More words for `make run`, such as UP=--no-pipeline.
+UP =
 # How many jobs `make chaos-pipeline` drives through.
 JOBS = 100000
 
@@ -51,8 +53,8 @@ setup: .venv/.ready ## Make .venv: packages, and Holdfast compiled. Done once, a
 	@tools/setup.sh
 
 .PHONY: run
-run: setup ## Start a node on port 7711 and see it work. Ctrl-C stops it
-	@exec $(PY) tools/run.py
+run: setup ## Three nodes, console, a sample application, the pipeline: holdfast up. Ctrl-C stops it
+	@exec $(PY) -m holdfast up $(UP)
 
 # -- tests ------------------------------------------------------------------------------------------------
 

@@ -107,6 +107,18 @@ def test_a_job_may_be_replaced_by_an_add_that_was_not_over_when_it_came() -> Non
         assert story.classes() == found, (ended, type)
 
 
+def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_count() -> None:
+    for first, second, found in (("x", "y", {"group-two-out"}), ("once", "x", set()), ("x", "once", {"group-two-out"})):
+        story = Story()
+        for i, body in enumerate([first, second]):
+            story.add(i, body, group="g", skips=True, retry=0 if body == "once" else 10)
+        story.get(100, first)
+        story.get(100, second)
+        for body in (first, second):
+            story.about(200, "ack", body)
+        assert story.classes() == found, (first, second)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)
