@@ -154,6 +154,7 @@ bench-journal: setup servers ## What the journal costs, beside redis-server with
 bench-clients: setup servers ## Python programs at our door beside other brokers, and no-op tasks beside other workers
 	@tools/peers.sh
 	@$(PY) -m bench.clients
+
 .PHONY: bench-pipeline
 bench-pipeline: setup servers ## The data pipeline: rows a second of each source and sink, history to gold, backfill
 	@$(PY) -m bench.pipeline
@@ -177,6 +178,19 @@ show-journal: setup servers ## Every promise of the journal, run and judged in o
 .PHONY: show-scheduler
 show-scheduler: setup ## Every promise of the scheduler, run and judged in one table
 	@$(PY) -m bench.show scheduler
+
+.PHONY: show-doors
+show-doors: setup servers ## Every promise of clients, workers, HTTP and gRPC, run and judged in one table
+	@tools/peers.sh
+	@$(PY) -m bench.show doors
+
+.PHONY: show-pipeline
+show-pipeline: setup servers ## Every promise of the data pipeline, run and judged in one table
+	@$(PY) -m bench.show pipeline
+
+.PHONY: show-console
+show-console: setup servers ## Every promise of the console and of operations, run and judged in one table
+	@$(PY) -m bench.show console
 
 # -- what is written by programs --------------------------------------------------------------------------
 

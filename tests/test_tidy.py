@@ -111,7 +111,6 @@ LINES_MAX = 600
 # A ratchet, not a wall: these may shrink. Past that, look for the second noun.
 LONGER = {
     "bench/loadgen.c": 1300,
-    "bench/show.py": 670,
     "src/holdfast/core/node.py": 930,  # what each feature keeps is declared here, and a line where it has a say
     "tests/unit/test_embedded.py": 630,
     "src/holdfast/shell/native.py": 1080,

@@ -120,7 +120,8 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
 
 
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
-    for is_calm, runs, found in ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"})):
+    cases = ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"}))
+    for is_calm, runs, found in cases:
         story = Story()
         story.op(100, "A", "rule", {"words": ["CRON", "SET", "tick"]}, "ok", {"reply": "OK"})
         if not is_calm:
