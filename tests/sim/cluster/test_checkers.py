@@ -312,6 +312,19 @@ def test_a_history_survives_jsonl() -> None:
     assert again.sha256() == story.history.sha256()
 
 
+def test_a_scheduled_job_is_added_twice_by_two_owners_or_by_one_that_started_anew() -> None:
+    for mark, other, found in (
+        ("", "A", {"told-twice"}), ("restart", "A", set()), ("", "B", {"told-twice"}), ("calm", "B", set()),
+        ("calm", "A", {"told-twice"}),
+    ):
+        story = Story()
+        story.history.mark(100, "watch", "A", "told", event="added", job="DI00000000x")
+        if mark:
+            story.mark(200, mark, "A", on=False)
+        story.history.mark(300, "watch", other, "told", event="added", job="DI00000000x")
+        assert story.classes() == found, (mark, other)
+
+
 def told(story: Story, t: int, event: str, body: str, node: str = "A") -> None:
     story.history.mark(t, "watch", node, "told", event=event, job=f"id-{body}")
 
