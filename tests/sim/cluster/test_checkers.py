@@ -132,6 +132,21 @@ def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> N
         assert story.classes() == found, (is_calm, runs)
 
 
+def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> None:
+    """B gives a job of a group to consumers at A; one without keys is given by the node its consumer is at."""
+    for group, is_calm, found in (("", True, {"stale-token"}), ("", False, {"stale-token"}),
+                                  ("g", True, {"stale-token"}), ("g", False, set())):
+        story = Story()
+        story.add(0, "x", retry=1, group=group, skips=False)
+        if not is_calm:
+            story.mark(50, "calm", on=False)
+        for t, token in ((100, "bbbbbbbb.1.1"), (2_000, "bbbbbbbb.1.2")):
+            job = {"id": "id-x", "queue": "q", "body": "x", "token": token}
+            story.op(t - 1, "A", "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+        story.op(4_000, "A", "ack", {"ids": ["id-x"], "token": "bbbbbbbb.1.1"}, "ok", {"count": 1})
+        assert story.classes() == found, (group, is_calm)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)

@@ -76,7 +76,7 @@ MUTANTS: Final[dict[str, str]] = {
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
     "silence-is-permission": "a copy is queued when its own timer says so, whatever its silent holder may have leased",
-    "answers-not-awaited": "who asks whether it may queue a job acts after node-timeout, though it can hear all others",
+    "answers-not-awaited": "who asks about a lease acts after a while, though the one who knows can be heard",
     "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
     "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
     "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
