@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import grants, home, rules
+from holdfast.core import grants, home
 from holdfast.core.job import ACKED, Job
 from holdfast.core.peers import ME, Peer
 from holdfast.core.rows import SLOTS
@@ -44,10 +44,12 @@ def keys_of(node: Node, job: Job) -> list[Key]:
     if more is not None and (more.group or more.unique):
         name = b"group " + more.group if more.group else b"unique key " + more.unique
         found.append(Key(name, home.slot_of_job(job)))
-    for throttle in rules.throttles(node, job):
-        if throttle.interval > 0:
-            name = b"the rate of its queue" if throttle.queue is not None else b"domain " + throttle.name
-            found.append(Key(name, grants.share_of(node, throttle).slot))
+    queue_rules = job.queue.rules
+    if queue_rules is not None and queue_rules.throttle is not None and queue_rules.throttle.interval > 0:
+        found.append(Key(b"the rate of its queue", grants.share_of(node, queue_rules.throttle).slot))
+    domain = None if more is None else node.domains.table.get(more.domain)
+    if domain is not None and domain.interval > 0:
+        found.append(Key(b"domain " + domain.name, grants.share_of(node, domain).slot))
     for key in found:
         if node.homes.opened[key.slot]:
             key.believers.append(node.node_id[:8])

@@ -281,8 +281,9 @@ class Rules:
             self.virtual = line.rank
             if self.virtual >= VIRTUAL_MAX:
                 self.begin_anew()
-            line.rank += STRIDE // line.weight
-            line.second = self.turned
+            if not node.broken("tenant-served-again"):
+                line.rank += STRIDE // line.weight
+                line.second = self.turned
             self.turns.put(line)
             return job
 
