@@ -47,11 +47,6 @@ def id_of(job: object) -> str:
     raise TypeError(f"a job or its id is wanted, not {checks.kind(job)}{hint}")
 
 
-def meant(jobs: Iterable[Meant]) -> list[Meant]:
-    """Jobs and bare ids, mixed as the caller likes."""
-    return [job if isinstance(job, str | Delivery) else id_of(job) for job in jobs]
-
-
 def held(job: Delivery) -> Delivery:
     """A job with its token."""
     given: object = job
@@ -106,7 +101,7 @@ def add_many(
     argv: list[Arg] = [
         "ADDJOBS", checks.name(queue), checks.timeout_ms(timeout), len(many), *many, *adding.words(options)
     ]
-    return Ask(argv, values.texts, timeout)
+    return Ask(argv, values.ids, timeout)
 
 
 def take(
@@ -148,7 +143,7 @@ class Settling(NamedTuple):
     @property
     def near(self) -> str:
         first = self.jobs[0]
-        return "" if isinstance(first, str) else first.near
+        return first.near if isinstance(first, Delivery) else ""
 
     def ids(self) -> tuple[str, ...]:
         return tuple(map(id_of, self.jobs))
@@ -199,8 +194,15 @@ def _settle(command: str, jobs: Sequence[Meant], words: list[Arg]) -> Settling:
     commands: list[Argv] = []
     plain: list[Arg] = [command]
     for job in jobs:
-        job_id: Arg = job if isinstance(job, str) else job.entry[ID]
-        token: Arg = b"" if isinstance(job, str) or len(job.entry) < TOKEN else job.entry[TOKEN]
+        token: Arg = b""
+        job_id: Arg
+        if isinstance(job, Delivery):
+            entry = job.entry
+            job_id = entry[ID]
+            if len(entry) > TOKEN:
+                token = entry[TOKEN]
+        else:
+            job_id = id_of(job)
         if token:
             commands.append([command, job_id, "TOKEN", token, *words])
         elif words:

@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar, Unpack
 from . import asks, checks
 from .adding import AddOptions
 from .admin import Admin, AsyncAdmin
-from .asks import Ask, Cancelled, Kept, Settling, Undo, held, id_of, meant
+from .asks import Ask, Cancelled, Kept, Settling, Undo, held, id_of
 from .checks import Body
 from .delivery import Delivery
 from .errors import Empty, LeaseLost, Unknown
@@ -132,7 +132,7 @@ class Queue(Admin):
 
         For one job, `LeaseLost` is raised when it is somebody else's by now; among several it is not counted.
         """
-        return self._settle(asks.done(meant(jobs), result)) if jobs else 0
+        return self._settle(asks.done(jobs, result)) if jobs else 0
 
     def fail(
         self, *jobs: Job | str, error: str = "", after: float | None = None, dead: bool = False,
@@ -145,11 +145,11 @@ class Queue(Admin):
         dead       no more attempts: it goes to the dead jobs
         throttled  whoever the job is for has enough: its whole domain slows down for `after` seconds
         """
-        return self._settle(asks.fail(meant(jobs), error, after, dead, throttled)) if jobs else 0
+        return self._settle(asks.fail(jobs, error, after, dead, throttled)) if jobs else 0
 
     def release(self, *jobs: Job | str, after: float | None = None) -> int:
         """Give these jobs back without blame: it uses up no attempt. Returns how many are queued again."""
-        return self._settle(asks.release(meant(jobs), after)) if jobs else 0
+        return self._settle(asks.release(jobs, after)) if jobs else 0
 
     def extend(self, job: Job | str, seconds: float | None = None) -> float:
         """The lease begins again; returns its length in seconds. `NoJob`, `TooLate`, `LeaseLost`.
@@ -289,18 +289,18 @@ class AsyncQueue(AsyncAdmin):
 
     async def done(self, *jobs: AsyncJob | str, result: Body | None = None) -> int:
         """See `Queue.done`."""
-        return await self._settle(asks.done(meant(jobs), result)) if jobs else 0
+        return await self._settle(asks.done(jobs, result)) if jobs else 0
 
     async def fail(
         self, *jobs: AsyncJob | str, error: str = "", after: float | None = None, dead: bool = False,
         throttled: bool = False,
     ) -> int:
         """See `Queue.fail`."""
-        return await self._settle(asks.fail(meant(jobs), error, after, dead, throttled)) if jobs else 0
+        return await self._settle(asks.fail(jobs, error, after, dead, throttled)) if jobs else 0
 
     async def release(self, *jobs: AsyncJob | str, after: float | None = None) -> int:
         """See `Queue.release`."""
-        return await self._settle(asks.release(meant(jobs), after)) if jobs else 0
+        return await self._settle(asks.release(jobs, after)) if jobs else 0
 
     async def extend(self, job: AsyncJob | str, seconds: float | None = None) -> float:
         """See `Queue.extend`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from .errors import BadReply, Error
 from .resp import Reply, to_text
@@ -172,6 +172,15 @@ def items(reply: Reply) -> list[Reply]:
 def texts(reply: Reply) -> list[str]:
     """The reply is an array of names or ids."""
     return [text(item) for item in items(reply)]
+
+
+def ids(reply: Reply) -> list[str]:
+    """The reply is an array of ids, which are ASCII. No call for each: a bulk add has thousands."""
+    found: list[Any] = items(reply)
+    try:
+        return [each.decode() for each in found]
+    except (AttributeError, UnicodeDecodeError):
+        raise unexpected("ids", reply) from None
 
 
 def fields(reply: Reply) -> dict[str, Reply]:
