@@ -22,6 +22,10 @@ UNIT := $(wildcard tests/unit tests/wire tests/docs tests/test_tidy.py)
 CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
 SIM := $(wildcard tests/sim)
 PROC := $(wildcard tests/proc tests/doors tests/worker)
+# All tests in parts that may run side by side (tools/lanes.py), the long ones first: a folder each, in tests/proc a file.
+LONG := tests/pipeline tests/proc/cluster tests/proc/netns tests/sim tests/worker tests/gateway
+FOLDERS := $(patsubst %/,%,$(wildcard tests/*/ tests/proc/*/))
+PARTS := $(LONG) $(filter-out $(LONG) tests/proc %__pycache__,$(FOLDERS)) $(wildcard tests/proc/test_*.py tests/test_*.py)
 # Not again in the pure form: real processes and the benchmark, which know no other.
 PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
 
@@ -64,12 +68,12 @@ test: lint types test-compiled test-pure ## Everything, in both forms: lint, typ
 .PHONY: test-compiled
 test-compiled: setup servers ## All tests, compiled
 	@echo "== tests, compiled"
-	@HOLDFAST_PURE= $(PYTEST) tests
+	@HOLDFAST_PURE= $(PY) -m tools.lanes $(PARTS) -- -p tools.no_skips
 
 .PHONY: test-pure
 test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
 	@echo "== tests, pure Python"
-	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PYTEST) $(PURE)
+	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PY) -m tools.lanes $(PURE) -- -p tools.no_skips
 
 .PHONY: stories
 stories: setup ## Disque's thirteen stories on seven real nodes
