@@ -9,6 +9,9 @@ If the link breaks after an ADD was sent, nobody here can say what became of it.
 same id when it is back: it knows. Another home is not asked: were the first one alive, it could yet abort the job,
 and with it one of the same id that the second had accepted. When the producer's patience ends first, it is told
 UNKNOWN, with the id: it may look, or add again with the same unique key.
+
+An ADD that arrives when that patience is over is not carried out, however long it was on its way: its producer has been
+told by then, and may have gone on. Done late, an old ONDUP replace would end the job that was added since.
 """
 from __future__ import annotations
 
@@ -258,7 +261,8 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
         or len(prefix) != 10 or not prefix.startswith(b"DI") or not bus.is_hex(prefix, 2, 10)
     ):
         raise BadFrame("an ADDJOB that nobody can have asked for")
-    add = keyed.Add(None, queue, [], flags & IS_MANY != 0, options, node.now - age, 0 if left == 0 else node.now + left)
+    until: i64 = 0 if left == 0 else max(1, node.now + left - peer.late)
+    add = keyed.Add(None, queue, [], flags & IS_MANY != 0, options, node.now - age, until)
     add.slot = FarSlot(peer.index, number)
     add.hops = hops + 1
     add.is_shared = flags & IS_SHARED != 0
@@ -294,6 +298,12 @@ def on_add(node: Node, peer: Peer, reader: Reader) -> None:
     assert isinstance(far, FarSlot)
     peer.out.append(bus.NOTHOME)
     bus.write_i64(peer.out, far.number)
+
+
+def is_too_late(node: Node, add: Add) -> bool:
+    """Whether the producer, at another node, waits no longer: whatever is done now, nobody expects it any more."""
+    is_far = isinstance(add.slot, FarSlot)
+    return is_far and add.until != 0 and node.now >= add.until and not node.broken("late-add-done")
 
 
 def is_drawn_twice(node: Node, add: Add) -> bool:

@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i16, i32, i64, mypyc_attr
 
-from holdfast.core import acks, bounds, forward, gates, groups, history, home, records, replicate, unique, waiting
+from holdfast.core import (
+    acks,
+    bounds,
+    errors,
+    forward,
+    gates,
+    groups,
+    history,
+    home,
+    records,
+    replicate,
+    unique,
+    waiting,
+)
 from holdfast.core.commands import options as words
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
@@ -98,6 +111,9 @@ def perform(node: Node, add: Add) -> None:
     """Do it here, or tell why not: for those whose producer is not there to be told by an exception."""
     if not home.is_open(node, slot_of(add)):
         forward.send(node, add)
+        return
+    if forward.is_too_late(node, add):
+        refuse(node, add, errors.ADD_UNKNOWN % id_text(add, 0))
         return
     try:
         try_here(node, add)

@@ -17,6 +17,10 @@ CRON_PREFIX: Final = "DI00000000"
 """How ids of jobs begin that a cron entry made."""
 
 
+LATE_MS: Final = 1_000
+"""How late a node may be with what it does when a time is over."""
+
+
 class Violation(NamedTuple):
     promise: str  # I1 ... I20
     what: str  # its class: shrinking keeps a step if the same class remains
@@ -38,6 +42,7 @@ class Delivery(NamedTuple):
     deliveries: int | None
     token: str = ""  # empty: the client did not ask for one
     lease_ms: int = 0  # 0: the retry time
+    place: int = 0  # among all hand-outs: of those of one millisecond, which came first
 
 
 class Told(NamedTuple):
@@ -118,6 +123,8 @@ class Facts:
         self.history = history
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
+        self.handed_out = 0  # jobs, so far
+        self.prefixes: dict[str, str] = {}  # nodes by how ids of their jobs begin, and their tokens
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
         self.scheduled: list[Delivery] = []  # of jobs that cron entries made
         self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
@@ -202,6 +209,7 @@ class Facts:
             job.outcome = "existing"  # there is no such job: its key was taken
         elif op.type == OK:
             self.know(job, op.value["id"])
+            self.prefixes[op.value["id"][2:10]] = op.node  # drawn where it was asked for
         elif op.type == FAIL:
             job.error = op.value["error"]
 
@@ -212,9 +220,10 @@ class Facts:
 
     def read_handed_out(self, op: Op, lease_ms: int) -> None:
         for each in op.value["jobs"]:
+            self.handed_out += 1
             delivery = Delivery(
                 op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries"),
-                each.get("token", ""), lease_ms,
+                each.get("token", ""), lease_ms, self.handed_out,
             )
             job = self.jobs.get(each["body"])
             if job is None:
@@ -252,9 +261,19 @@ class Facts:
         if job.key is None:
             return False
         return any(id in self.merged for id in job.ids) or any(
-            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other.invoked >= job.invoked
-            and other is not job for other in self.by_key.get(job.key, [])
+            other.add.get("ondup") == "replace" and other.outcome in ("ok", "info") and other is not job
+            and self.acts_until(other) >= job.invoked for other in self.by_key.get(job.key, [])
         )
+
+    def acts_until(self, job: JobFacts) -> int:
+        """Until when an ADDJOB may have been carried out: its answer. One that got none ends with its patience, by the
+        clocks of the nodes it came through; but faults may hold it up without anybody being able to tell how long."""
+        if job.outcome == "ok" and job.done is not None:
+            return job.done
+        patience = int(job.add["timeout"])
+        if patience == 0 or any(end >= job.invoked for _, end, _ in self.faults):
+            return self.end
+        return job.invoked + patience + self.drift_ms(patience, job.invoked) + LATE_MS
 
     # -- questions -----------------------------------------------------------------------------------------
 

@@ -57,8 +57,28 @@ def an_id_is_answered_when_its_job_is_accepted(new: New) -> None:
     end_well(sim, two.id)
 
 
-def keys_of(unique: str) -> Add:
-    return Add(0, 0, unique=unique)
+def keys_of(unique: str, ondup: str = "") -> Add:
+    return Add(0, 0, unique=unique, ondup=ondup)
+
+
+@catches("late-add-done")
+def an_add_that_comes_too_late_replaces_nothing(new: New) -> None:
+    """B's frame to the home is held up until its producer was told UNKNOWN, and another has added its job since."""
+    sim = new(nodes="ABC", seed=330)
+    key = unique_at(sim, "A")
+    sim.add_keyed(at="B", unique="other", replicate=1)  # so that slots have homes
+    sim.run_for(seconds=1)
+    late = sim.hold("B", "A")
+    old = sim.begin_add(at="B", timeout_ms=500, keys=keys_of(key, "replace"))
+    sim.run_for(seconds=1)
+    assert old.ended[0][1]["error"].startswith("UNKNOWN"), old.ended
+    job, word = sim.add_keyed(at="C", unique=key, ondup="replace")
+    assert word == "added"
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    got = {sim.consume_and_ack(at="A", timeout_ms=1_000) for _ in range(3)}
+    assert job in got, "accepted, and its place was taken by one that is older"
+    end_well(sim, job)
 
 
 @catches("window-ends-with-job")
