@@ -381,3 +381,18 @@ def test_a_history_that_says_what_did_not_happen() -> None:
     story.get(100, "x")
     told(story, 100, "handed-out", "x")
     assert story.classes() == {"told-twice", "told-and-untrue"}
+
+
+def test_a_tenant_whose_one_job_waits_for_many_of_another() -> None:
+    """Twenty of `many` are there when `one` comes. Of two tenants one hand-out of the other is fair, two are slack."""
+    for place, expected in ((4, set()), (12, {"tenant-waits"})):
+        story = Story()
+        for number in range(20):
+            story.add(100, f"m{number}", tenant="many", retry=600)
+        story.add(200, "one", tenant="one", retry=600)
+        order = [f"m{number}" for number in range(20)]
+        order.insert(place - 1, "one")
+        for number, body in enumerate(order):
+            story.get(1_000 + 10 * number, body)
+            story.about(1_005 + 10 * number, "ack", body)
+        assert story.classes() == expected, place

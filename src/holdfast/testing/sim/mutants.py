@@ -137,6 +137,8 @@ MUTANTS: Final[dict[str, str]] = {
     "late-add-done": "an ADDJOB that reaches the home of its key after its producer was told UNKNOWN is carried out",
     "replaced-lives-on": "a job whose place was taken is handed out all the same",
     "never-merged": "the same job, added on two sides of a cut, stays two",
+    "tenant-served-again": "a tenant that was served is due at once, whoever else waits",
+    "maxlen-not-asked": "a queue takes jobs beyond its bound",
     "token-not-spent": "a job of a limited domain goes out without a token",
     "new-home-full": "a new home of a domain begins with a full bucket",
     "loans-not-counted": "a bucket fills up while its tokens are lent to other nodes",
