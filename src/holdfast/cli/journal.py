@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.journal import inspect
+from holdfast.journal import inspect, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, JournalError
 from holdfast.journal.lock import lock, unlock
@@ -18,24 +18,32 @@ from holdfast.journal.lock import lock, unlock
 def journal() -> None:
     """Look at the journal of a node that is not running, and mend it.
 
-    DIR is the folder that the node was given by --dir.
+    DIR is the folder that the node was given by --dir; journals that queues have for themselves are looked at, too.
+    Or it is the folder of one journal in it.
     """
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[Path]:
-    """The journal in a folder, for us alone."""
-    path = folder if folder.name == NAME else folder / NAME
+def held(folder: Path) -> Iterator[list[Path]]:
+    """The journals in a folder, that of the node first, for us alone."""
+    folder = folder.absolute()
+    path = folder / NAME
+    paths: list[Path] = []
+    root = folder
+    if folder.name == NAME:
+        path, root = folder, folder.parent
+    elif folder.parent.name == own.NAME:
+        path, root, paths = folder, folder.parent.parent, [folder]
     if not path.is_dir():
         fail(f"there is no journal in {folder}")
     held_lock = -1
     try:
-        held_lock = lock(path.parent)
-        yield path
+        held_lock = lock(root)
+        yield paths or [path, *inspect.own_folders(path)]
     except JournalError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{path}: {error.strerror}")
+        fail(f"{error.filename or path}: {error.strerror}")
     finally:
         unlock(held_lock)
 
@@ -52,23 +60,26 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path,
 @FOLDER
 def check(folder: Path) -> None:
     """Read everything and say whether a node could start with it. The exit code is 0 if it could."""
-    with held(folder) as path:
-        health = inspect.check(path)
-        click.echo(f"{health.files} files, {health.size} bytes, {health.batches} batches are good")
-        if health.cut is not None:
-            cut = health.cut
+    with held(folder) as paths:
+        found = [inspect.check(path) for path in paths]
+        files, size, batches = (sum(each) for each in zip(*((each.files, each.size, each.batches) for each in found)))
+        click.echo(f"{files} files, {size} bytes, {batches} batches are good")
+        for cut in [each.cut for each in found if each.cut is not None]:
             click.echo(f"the last {cut.size} bytes of {cut.path}, from byte {cut.position} on, were not completely "
                        "written; the next start cuts them off")
-        if health.error:
-            fail(health.error)
+        for path, health in zip(paths, found):
+            if health.error:
+                fail(health.error)
+            if health.files == 0 and path.name != NAME:
+                fail(f"there is nothing in {path}: the jobs of a queue are missing")
 
 
 @journal.command()
 @FOLDER
 def repair(folder: Path) -> None:
     """Leave out what is damaged, so that a node can start with the rest. The damaged files are kept."""
-    with held(folder) as path:
-        done = inspect.repair(path, Disk())
+    with held(folder) as paths:
+        done = [words for path in paths for words in inspect.repair(path, Disk())]
         for words in done:
             click.echo(words)
         if not done:
@@ -79,18 +90,21 @@ def repair(folder: Path) -> None:
 @FOLDER
 def dump(folder: Path) -> None:
     """Print every record, one a line: where it is, when it was written, what it is."""
-    with held(folder) as path:
-        for entry in inspect.entries(path):
-            click.echo(entry.words())
+    with held(folder) as paths:
+        for path in paths:
+            for entry in inspect.entries(path):
+                click.echo(entry.words())
 
 
 @journal.command()
 @FOLDER
 def stats(folder: Path) -> None:
     """Count the records by kind."""
-    with held(folder) as path:
-        found = inspect.stats(path)
-        click.echo(f"{'record':<10}{'count':>12}{'bytes':>14}")
+    with held(folder) as paths:
+        found = inspect.Stats()
+        for path in paths:
+            found.add(inspect.stats(path))
+        click.echo(f"{'record':<12}{'count':>12}{'bytes':>14}")
         for name, count in found.counts.most_common():
-            click.echo(f"{name:<10}{count:>12}{found.sizes[name]:>14}")
-        click.echo(f"{'in all':<10}{found.counts.total():>12}{found.size:>14}")
+            click.echo(f"{name:<12}{count:>12}{found.sizes[name]:>14}")
+        click.echo(f"{'in all':<12}{found.counts.total():>12}{found.size:>14}")

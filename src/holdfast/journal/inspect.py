@@ -6,6 +6,7 @@ the damaged file is kept beside it under another name.
 """
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from holdfast.core import records
+from holdfast.journal import own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import Cut, Folder, JournalError, header_of, number_of, segment_path
 from holdfast.journal.format import (
@@ -38,13 +40,15 @@ NAMES: Final = {
     records.FLUSH: "FLUSH", records.CUT: "CUT", records.CLOCK: "CLOCK", records.ADD: "ADD",
     records.OWN: "OWN", records.SHARED: "SHARED", records.EMPTIED: "EMPTIED", records.FATE: "FATE",
     records.LEASE: "LEASE", records.RESULT: "RESULT", records.KEY: "KEY", records.REGISTER: "REGISTER",
-    records.THROTTLE: "THROTTLE",
+    records.THROTTLE: "THROTTLE", records.SLOTS: "SLOTS", records.MERGED: "MERGED", records.BATCH: "BATCH",
+    records.BATCH_BIT: "BATCH_BIT", records.RAN: "RAN", records.CLAIM_EPOCH: "CLAIM_EPOCH",
 }
 # These say an id as its 48 characters.
-WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK, records.RESULT, records.KEY}
+WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK, records.RESULT, records.KEY, records.MERGED}
 WITHOUT_ID: Final = {
     records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK, records.OWN,
-    records.SHARED, records.EMPTIED, records.REGISTER, records.THROTTLE,
+    records.SHARED, records.EMPTIED, records.REGISTER, records.THROTTLE, records.SLOTS, records.BATCH,
+    records.BATCH_BIT, records.RAN, records.CLAIM_EPOCH,
 }
 NAME: Final = struct.Struct("<xIQ")  # how most others name a job: creator, number
 ID: Final = struct.Struct("<xIQQH")  # and those that tell of a new one: then its random part and its TTL field
@@ -123,11 +127,30 @@ def entries(path: Path) -> Iterator[Entry]:
                 raise JournalError(f"{file_path}: {damage}") from None
 
 
+def own_folders(path: Path) -> list[Path]:
+    """Those of queues that have a journal of their own, as far as that of the node can be read to say so (own.py)."""
+    found: dict[bytes, int] = {}
+    with contextlib.suppress(JournalError):
+        for entry in entries(path):
+            kind, data = entry.data[0], entry.data
+            if kind in (records.OWN, records.SHARED):
+                end = 5 + int.from_bytes(data[1:5], "little")
+                found.pop(data[5:end], None)
+                if kind == records.OWN:
+                    found[data[5:end]] = int.from_bytes(data[end:end + 8], "little")
+    return [path.parent / own.NAME / f"{number:08d}" for number in found.values()]
+
+
 @dataclass(slots=True)
 class Stats:
     size: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Stats) -> None:
+        self.size += other.size
+        self.counts.update(other.counts)
+        self.sizes.update(other.sizes)
 
 
 def stats(path: Path) -> Stats:

@@ -1,16 +1,23 @@
 """holdfast journal: what it says of a good journal and of a bad one, and that a repaired one loads."""
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from holdfast.cli.main import main
+from holdfast.core import records
 from holdfast.core.job import IN_DOUBT
-from holdfast.journal.folder import segment_path
+from holdfast.journal import inspect
+from holdfast.journal.folder import JournalError, segment_path
 
 from .making import Life
+from .test_own import own
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*words: str | Path) -> Result:
@@ -46,7 +53,34 @@ def test_dump_and_stats_tell_what_is_in_it(folder: Path) -> None:
     assert len(lines) == 12
     assert lines[1].startswith("00000001.log:64 2023-11-14T22:13:20.000Z ADD DI01234567")
     assert lines[1].endswith("queue=q body=4 bytes")
-    assert "ADD                 11" in run("stats", folder).output
+    assert "ADD                   11" in run("stats", folder).output
+
+
+def test_every_kind_of_record_has_a_name_and_a_line_in_the_reference() -> None:
+    """Those that loading knows (core/recover.py), by number."""
+    source = ast.parse((ROOT / "src/holdfast/core/recover.py").read_text("utf-8"))
+    imported = {
+        name.name for node in ast.walk(source)
+        if isinstance(node, ast.ImportFrom) and node.module == "holdfast.core.records" for name in node.names
+    }
+    kinds = {name: getattr(records, name) for name in imported - {
+        "ADD_FIXED", "FORGOTTEN", "ID_BYTES", "JOB_FIXED", "MEMBER"}}
+    assert len(kinds) > 30 and len(set(kinds.values())) == len(kinds)
+    assert {name: number for number, name in inspect.NAMES.items()} == kinds
+    page = (ROOT / "docs/reference/journal-format.md").read_text("utf-8")
+    assert {name: int(number) for number, name in re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", page, re.M)} == kinds
+
+
+def test_records_that_are_not_about_a_job_are_shown(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    assert life.do("QUEUE", "SET", "q", "maxlen", "7") == b"+OK\r\n"
+    assert life.do("CRON", "SET", "c", "* * * * *", "q", "tick") == b"+OK\r\n"
+    jid = life.add("x", "UNIQUE", "k", "GROUP", "g")
+    assert life.get() == jid
+    life.journal.rewrite_now()
+    life.kill()
+    result = run("dump", tmp_path)
+    assert result.exit_code == 0 and "REGISTER" in result.output and jid[:26].decode() in result.output
 
 
 def test_a_torn_end_is_no_damage(folder: Path) -> None:
@@ -108,3 +142,32 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
 def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     result = run("check", tmp_path)
     assert result.exit_code == 1 and "there is no journal in" in result.output
+
+
+def test_journals_of_queues_are_looked_at_and_mended_too(folder: Path) -> None:
+    life = Life(folder)
+    life.add("kept, and in the journal of the node")
+    own(life)
+    for number in range(5):
+        life.add(f"own {number}")
+    at = life.journal.own.by_name[b"q"].writer.position
+    life.add("damaged")
+    life.add("last")
+    life.add("knows that it is synced")
+    life.kill()
+    result = run("check", folder)
+    assert result.exit_code == 0 and "own" not in result.output
+    dumped = run("dump", folder).output
+    assert dumped.count(" ADD ") == 11 + 1 + 8
+    [path] = (folder / "queues").iterdir()
+    damage(sorted(path.glob("*.log"))[-1], at + 30)
+    for where in (folder, path):
+        result = run("check", where)
+        assert result.exit_code == 1 and f"{path}" in result.output and f"at byte {at}" in result.output
+    with pytest.raises(JournalError, match=f"holdfast journal repair {path}"):
+        Life(folder)
+    assert "are left out" in run("repair", folder).output
+    assert run("repair", path).output == "nothing had to be repaired\n"
+    life = Life(folder)
+    assert life.node.jobs == 11 + 1 + 7 and len(life.bodies()) == 18, "whether the one at most once is out nobody knows"
+    life.kill()
