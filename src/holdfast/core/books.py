@@ -36,14 +36,19 @@ class Book:
         self.name: bytes = name  # of its queue
         self.number: i64 = number
         self.log: BytesWriter = BytesWriter()
+        self.only: BytesWriter = BytesWriter()  # what the journal of the node must not be told, even if others are
         self.wall: i64 = 0  # the time that it knows
         self.is_both: bool = True  # records of its queue go to the journal of the node, too
         self.syncs_adds: bool = False
 
     def take_log(self) -> bytes:
-        data = self.log.getvalue()
+        data = self.log.getvalue() + self.only.getvalue()
         self.log.truncate(0)
+        self.only.truncate(0)
         return data
+
+    def is_empty(self) -> bool:
+        return len(self.log) == 0 and len(self.only) == 0
 
 
 class Books:
@@ -139,13 +144,23 @@ def change(node: Node, job: Job, old: Queue) -> None:
 
 
 def leave(node: Node) -> None:
-    """What was written elsewhere in the turn before is gone from where it was."""
+    """What was written elsewhere in the turn before is gone from where it was: there alone, if it is not in both."""
     left, node.books.left = node.books.left, []
-    for book, job in left:
-        start = len(node.log)
-        if node.wall != node.log_wall:
-            records.tell_time(node)
-            start = len(node.log)
-        records.write_short(node, records.GONE, job)
-        if book is not None:
-            take(node, book, start)
+    for old, job in left:
+        new = job.queue.book
+        is_here = new is None or new.is_both  # in the journal of the node
+        if old is None:
+            if not is_here:
+                write_gone(node, job)
+        elif old is not new:
+            if old.is_both and not is_here:
+                write_gone(node, job)
+            write_i32_le(old.only, records.SHORT)
+            old.only.append(records.GONE)
+            records.write_name(old.only, job)
+
+
+def write_gone(node: Node, job: Job) -> None:
+    if node.wall != node.log_wall:
+        records.tell_time(node)
+    records.write_short(node, records.GONE, job)

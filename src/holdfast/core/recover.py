@@ -115,6 +115,7 @@ class Loading:
         self.fresh: list[Job] = []  # read since jobs were last queued early
         self.book: bytes | None = None  # the queue whose own journal is being read
         self.owned: dict[bytes, int] = {}  # queues that have one: its number
+        self.strays: list[tuple[bytes, Job]] = []  # jobs of which such a journal tells, and that are elsewhere
         self.passed: i64 = 0  # ms since what is being read was written
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
@@ -324,7 +325,9 @@ class Loading:
         seq = read_i64_le(data, at + 4)
         known = origin.get(seq)
         if known is not None:
-            if known.holders | holders != known.holders:
+            if self.book is not None and known.queue.name != self.book:
+                self.strays.append((self.book, early.take_out(node, origin, seq, known)))
+            elif known.holders | holders != known.holders:
                 early.take_out(node, origin, seq, known).holders |= holders
             return None
         job = Job(

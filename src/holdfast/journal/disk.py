@@ -47,7 +47,7 @@ class Disk:
         """It and those above it are there, and are on the disk: a file in a folder that a power cut takes is gone."""
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        for each in missing:
+        for each in missing or [folder]:  # one that is there may be so new that it is not on the disk yet
             self.sync_folder(each.parent)
 
     def cut(self, path: Path, size: int) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.core import errors
 from holdfast.core.early import make_room
+from holdfast.core.job import Job
 from holdfast.core.node import Node
 from holdfast.core.recover import Loading
 from holdfast.journal.disk import Disk
@@ -52,6 +53,7 @@ class Journal(Files):
         remove_folder(unfinished(self.path.parent), self.disk)
         folder = Folder.look(self.path)
         self.begin_overflow()
+        strays: list[tuple[bytes, Job]] = []
         if not folder.is_empty():
             node.is_loading = True
             node.refuse(errors.LOADING % 0)
@@ -68,11 +70,13 @@ class Journal(Files):
                     yield 100 * (before + done) // total
                 done += before
             loading.finish()
+            strays = loading.strays
             node.is_loading = False
             node.refuse(b"")
         self.tidy(folder)
         self.begin(folder.last)
         self.own.begin()
+        self.own.disown(strays)
         self.load_seconds = time.monotonic() - began
 
     def read(self, loading: Loading, folder: Folder, files: Files | None = None) -> Iterator[int]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast.core import books, registers, settings
 from holdfast.core.books import Book
+from holdfast.core.job import Job
 from holdfast.core.recover import Loading
 from holdfast.core.snapshot import Walk
 from holdfast.core.store import Unreadable
@@ -60,7 +61,7 @@ class OwnJournal(Files):
         return self.journal.commit()
 
     def append(self, must_sync: bool) -> bool:
-        return len(self.its.log) == 0 or self.writer.append(self.its.take_log(), must_sync)
+        return self.its.is_empty() or self.writer.append(self.its.take_log(), must_sync)
 
     def forget_time(self) -> None:
         self.its.wall = 0
@@ -117,6 +118,14 @@ class OwnJournals:
         for own in self.by_name.values():
             own.begin()
 
+    def disown(self, strays: list[tuple[bytes, Job]]) -> None:
+        """A crash left jobs in two journals, between the word where they have gone and the word that they have left.
+
+        The second is said now: else a job that ends where it is would come back from where it was.
+        """
+        for name, job in strays:
+            self.journal.node.books.left.append((self.by_name[name].its, job))
+
     # -- while the node runs -------------------------------------------------------------------------------
 
     def commit(self) -> bool:
@@ -125,7 +134,7 @@ class OwnJournals:
         node = journal.node
         must_sync = node.must_sync or len(node.books.left) > 0
         node.must_sync = False
-        dirty = [own for own in self.by_name.values() if len(own.its.log)]
+        dirty = [own for own in self.by_name.values() if not own.its.is_empty()]
         for own in dirty:
             if own.its.is_both:
                 node.log.write(own.its.log.getvalue())

@@ -102,6 +102,13 @@ class Names:
         self.all: dict[str, Watched | Names] = {}
         self.safe: dict[str, Watched | Names] = {}
 
+    def keep(self) -> None:
+        """All of them are safe."""
+        self.safe = dict(self.all)
+        for each in self.all.values():
+            if isinstance(each, Names):
+                each.keep()
+
     def left(self, folder: Path, are_names_safe: bool, torn: Callable[[], int]) -> None:
         folder.mkdir(exist_ok=True)
         for name, each in (self.safe if are_names_safe else self.all).items():
@@ -121,6 +128,14 @@ class CrashDisk(Disk):
         self.steps = 0
         self.open: dict[int, Watched] = {}
         self.names = Names()
+        for path in sorted(root.rglob("*")) if root.exists() else []:
+            if path.is_dir():  # it has been there before
+                self.folder(path)
+            else:
+                file = Watched()
+                file.data = file.synced = path.read_bytes()
+                self.folder(path.parent).all[path.name] = file
+        self.names.keep()
 
     def folder(self, path: Path) -> Names:
         """It is there as soon as anybody speaks of it; whether that is safe, its own folder knows."""
@@ -171,6 +186,9 @@ class CrashDisk(Disk):
     def cut(self, path: Path, size: int) -> None:
         self.step()
         super().cut(path, size)
+        file = self.folder(path.parent).all[path.name]
+        assert isinstance(file, Watched)
+        file.data = file.synced = file.data[:size]
 
     def rename(self, old: Path, new: Path) -> None:
         self.step()

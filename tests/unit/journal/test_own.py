@@ -2,7 +2,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,6 +16,7 @@ from holdfast.journal.own import Work
 from .making import START_MS, Crash, CrashDisk, Hasty, Life
 
 LATER = START_MS + 1000
+SEEDS = int(os.environ.get("OWN_SEEDS", "15"))
 
 
 def work(life: Life) -> Work | None:
@@ -143,6 +148,36 @@ def test_a_job_that_changes_its_queue_changes_its_journal(tmp_path: Path) -> Non
     life.kill()
 
 
+@pytest.mark.parametrize("way", [("q", "other"), ("other", "q")], ids=["away", "in"])
+def test_a_job_that_a_crash_left_in_two_journals_ends_in_both(tmp_path: Path, way: tuple[str, str]) -> None:
+    """The power fails between the two words that change its queue. Its ack in the next life holds in the one after."""
+    seen = 0
+    for step in range(1000):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        disk = CrashDisk(folder)
+        life = Life(folder, disk)
+        own(life)
+        jid = life.do("ADDJOB", way[0], "wanderer", "0", "RETRY", "3600")[1:-2]
+        disk.dies_at = disk.steps + step
+        with contextlib.suppress(Crash):
+            life.do("MOVE", jid, way[1])
+            break
+        life.kill()
+        left = tmp_path / f"{step}.left"
+        disk.left(left, True, 0)
+        life = Life(left, Hasty(), now=LATER)
+        assert life.node.find(jid) is not None
+        life.add("a turn of its own")
+        assert life.do("ACKJOB", jid) == b":1\r\n"
+        life.kill()
+        life = Life(left, Hasty(), now=LATER + 1000)
+        assert life.node.find(jid) is None, f"acknowledged, and back (step {step})"
+        life.kill()
+        seen += 1
+    assert seen >= 4
+
+
 def test_a_flush_of_everything_is_one_of_the_own_journal_too(tmp_path: Path) -> None:
     life = Life(tmp_path, policy="no")
     own(life)
@@ -236,3 +271,111 @@ def check(life: Life, told: dict[str, set[bytes]]) -> None:
     queued = {node.id_text(job) for queue in node.queues.values() for job in queue.oldest(1000)}
     assert not told["once"] & queued, "at most once, and queued again"
     life.kill()
+
+
+class Schedule:
+    """Anything in any order, from a seed: jobs come, go and change queues, journals are moved, rewritten, put off."""
+
+    def __init__(self, dice: Random) -> None:
+        self.dice = dice
+        self.told: dict[str, set[bytes]] = {"added": set(), "once": set(), "asked": set(), "ended": set()}
+        self.where: dict[bytes, set[bytes]] = {}  # by job, the queues it may be in
+        self.work: Work | None = None
+        self.seen: Counter[str] = Counter()
+
+    def live(self, life: Life, disk: CrashDisk) -> None:
+        self.work = None
+        while disk.steps <= disk.dies_at:  # what was to be done halfway may be no write
+            step = self.dice.choice((self.add, self.add, self.take, self.move, self.change, self.go_on, self.go_on,
+                                     self.rewrite))
+            step(life)
+
+    def add(self, life: Life) -> None:
+        options = ["RETRY", "0"] if self.dice.random() < 0.3 else ["RETRY", "3600"]
+        queue = self.dice.choice(("q", "other"))
+        jid = life.do("ADDJOB", queue, "x" * self.dice.randrange(300), "0", *options)[1:-2]
+        self.told["added"].add(jid)
+        self.where[jid] = {queue.encode()}
+
+    def take(self, life: Life) -> None:
+        reply = life.do("GETJOB", "NOHANG", "FROM", "q", "other")
+        if reply.startswith(b"*1"):
+            jid = reply.split(b"\r\n")[5]
+            job = life.node.find(jid)
+            assert jid not in self.told["once"] and jid not in self.told["ended"]
+            if job is not None and job.retry == 0:
+                self.told["once"].add(jid)
+            elif self.dice.random() < 0.8:
+                self.told["asked"].add(jid)
+                if life.do("ACKJOB", jid) == b":1\r\n":
+                    self.told["ended"].add(jid)
+
+    def move(self, life: Life) -> None:
+        jids = sorted(self.told["added"] - self.told["asked"] - self.told["once"])
+        if jids:
+            jid, queue = self.dice.choice(jids), self.dice.choice((b"q", b"other"))
+            self.where[jid] |= {queue}
+            if life.do("MOVE", jid, queue) == b":1\r\n":
+                self.where[jid] = {queue}
+                self.seen["moved"] += 1
+
+    def change(self, life: Life) -> None:
+        for queue in ("q", "other"):
+            assert life.do("QUEUE", "SET", queue, "journal", self.dice.choice(("own", "shared"))) == b"+OK\r\n"
+
+    def go_on(self, life: Life) -> None:
+        """A slice of what goes on in the background, or the end of it, good or bad."""
+        journal = life.journal
+        journal.tick()
+        each = self.work
+        try:
+            if each is None:
+                self.work = journal.next_work(0, 0)
+                if self.work is not None:
+                    self.work.begin()
+            elif self.dice.random() < 0.1:
+                raise OSError(0, "put off")
+            elif each.step():
+                each.sync()
+                each.end()
+                self.work = None
+                self.seen[type(each).__name__] += 1
+        except OSError as error:
+            assert self.work is not None
+            self.work.abandon(error)
+            self.work = None
+            self.seen["abandoned"] += 1
+
+    def rewrite(self, life: Life) -> None:
+        for name in [b"", *life.journal.own.by_name]:
+            files = life.journal.own.by_name.get(name) if name else life.journal
+            if files is not None and self.dice.random() < 0.2 and files.rewrite is None:
+                assert files.rewrite_now()
+                self.seen["rewritten"] += 1
+
+    def check(self, life: Life) -> None:
+        check(life, self.told)
+        for jid in self.told["added"] - self.told["asked"]:
+            job = life.node.find(jid)
+            assert job is not None and job.queue.name in self.where[jid], f"{jid!r} is in another queue"
+
+
+def test_crash_after_crash_in_any_order_of_moves(tmp_path: Path) -> None:
+    """Five lives on the same files, each with a crash somewhere, and of each file any part of what was not synced."""
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        dice = Random(seed)
+        schedule = Schedule(dice)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        for number in range(5):
+            disk = CrashDisk(folder, dice.randrange(10, 300), halfway=dice.random() < 0.3)
+            with contextlib.suppress(Crash):
+                schedule.live(Life(folder, disk, now=LATER + number * 1000, segment_bytes=1500), disk)
+            folder = tmp_path / f"{seed}.{number}"
+            disk.left(folder, dice.random() < 0.5, lambda dice=dice: dice.choice((0, 0, 1, 30, 1 << 30)))
+            looked_at = tmp_path / f"{seed}.{number}.seen"
+            shutil.copytree(folder, looked_at)
+            schedule.check(Life(looked_at, Hasty(), now=LATER + number * 1000 + 500))
+        seen += schedule.seen
+    assert all(seen[what] > SEEDS for what in ("moved", "ToOwn", "ToShared", "rewritten")) and seen["abandoned"] > 0
