@@ -129,6 +129,7 @@ MUTANTS: Final[dict[str, str]] = {
     "stale-copy-believed": "a home believes that a job lives because somebody who was away has a copy",
     "lower-epoch-goes-on": "a home that is told of a higher epoch goes on",
     "handover-forgets": "a home that hands over sends nothing of what it knows",
+    "taken-out-keeps-turn": "an at-most-once job that was taken out of its queue by hand holds up its group for ever",
     "group-released-on-nack": "a job that is given back lets the next of its group go",
     "group-by-creation": "the order in a group is that of the ids, by the clocks of the producers' nodes",
     "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
