@@ -70,7 +70,7 @@ class Size:
 
 
 FULL = Size(10, 30_000, 5, 1_000_000, 100_000, 20_000, 1000, 60, 1000)
-QUICK = Size(2, 3_000, 1, 20_000, 2_000, 1_000, 60, 8, 100)
+QUICK = Size(2, 3_000, 1, 20_000, 2_000, 400, 60, 8, 100)
 
 GOALS = (
     Goal("before", "jobs without a feature, CPU per job over the last commit before", 1.03, at_least=False),
