@@ -32,6 +32,8 @@ class Target:
     answer_timeout: float | None = ANSWER_TIMEOUT_S
     resp3: bool = False
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    name: str = ""
+    """What the node calls our connections, where it says who has a job; a word."""
 
     def __hash__(self) -> int:
         return hash((self.host, self.port, self.path))
@@ -48,6 +50,8 @@ class Target:
             words.append(["AUTH", self.user, self.password] if self.user else ["AUTH", self.password])
         if self.resp3:
             words.append(["HELLO", 3])
+        if self.name:
+            words.append(["CLIENT", "SETNAME", self.name])
         return words
 
     def allowance(self, patience: float | None) -> float | None:
