@@ -34,9 +34,14 @@ class Target:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     name: str = ""
     """What the node calls our connections, where it says who has a job; a word."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Known from the start: each call looks its connection up by this."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.host, self.port, self.path)))
 
     def __hash__(self) -> int:
-        return hash((self.host, self.port, self.path))
+        return self._hash
 
     def __str__(self) -> str:
         if self.path:

@@ -15,9 +15,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from holdfast.client import asks, errors
+from holdfast.client.delivery import entry_of
 from holdfast.client.jobs import AsyncJob
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.values import Delivery
 from holdfast.core.limits import MIB
 from holdfast.gateway.asking import Behind
 from holdfast.gateway.models import TAKE_MAX
@@ -65,7 +65,7 @@ def options_of(said: Any) -> dict[str, Any]:
 
 
 def held(queue: AsyncQueue, said: Any) -> AsyncJob:
-    return AsyncJob(Delivery(said.id, "", b"", token=said.token), queue)
+    return AsyncJob(entry_of(said.id, said.token), queue)
 
 
 def job_of(job: AsyncJob) -> Any:

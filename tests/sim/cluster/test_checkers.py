@@ -132,6 +132,21 @@ def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> N
         assert story.classes() == found, (is_calm, runs)
 
 
+def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> None:
+    """B gives a job of a group to consumers at A; one without keys is given by the node its consumer is at."""
+    for group, is_calm, found in (("", True, {"stale-token"}), ("", False, {"stale-token"}),
+                                  ("g", True, {"stale-token"}), ("g", False, set())):
+        story = Story()
+        story.add(0, "x", retry=1, group=group, skips=False)
+        if not is_calm:
+            story.mark(50, "calm", on=False)
+        for t, token in ((100, "bbbbbbbb.1.1"), (2_000, "bbbbbbbb.1.2")):
+            job = {"id": "id-x", "queue": "q", "body": "x", "token": token}
+            story.op(t - 1, "A", "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+        story.op(4_000, "A", "ack", {"ids": ["id-x"], "token": "bbbbbbbb.1.1"}, "ok", {"count": 1})
+        assert story.classes() == found, (group, is_calm)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)
@@ -312,6 +327,19 @@ def test_a_history_survives_jsonl() -> None:
     assert again.sha256() == story.history.sha256()
 
 
+def test_a_scheduled_job_is_added_twice_by_two_owners_or_by_one_that_started_anew() -> None:
+    for mark, other, found in (
+        ("", "A", {"told-twice"}), ("restart", "A", set()), ("", "B", {"told-twice"}), ("calm", "B", set()),
+        ("calm", "A", {"told-twice"}),
+    ):
+        story = Story()
+        story.history.mark(100, "watch", "A", "told", event="added", job="DI00000000x")
+        if mark:
+            story.mark(200, mark, "A", on=False)
+        story.history.mark(300, "watch", other, "told", event="added", job="DI00000000x")
+        assert story.classes() == found, (mark, other)
+
+
 def told(story: Story, t: int, event: str, body: str, node: str = "A") -> None:
     story.history.mark(t, "watch", node, "told", event=event, job=f"id-{body}")
 
@@ -347,3 +375,18 @@ def test_a_history_that_says_what_did_not_happen() -> None:
     story.get(100, "x")
     told(story, 100, "handed-out", "x")
     assert story.classes() == {"told-twice", "told-and-untrue"}
+
+
+def test_a_tenant_whose_one_job_waits_for_many_of_another() -> None:
+    """Twenty of `many` are there when `one` comes. Of two tenants one hand-out of the other is fair, two are slack."""
+    for place, expected in ((4, set()), (12, {"tenant-waits"})):
+        story = Story()
+        for number in range(20):
+            story.add(100, f"m{number}", tenant="many", retry=600)
+        story.add(200, "one", tenant="one", retry=600)
+        order = [f"m{number}" for number in range(20)]
+        order.insert(place - 1, "one")
+        for number, body in enumerate(order):
+            story.get(1_000 + 10 * number, body)
+            story.about(1_005 + 10 * number, "ack", body)
+        assert story.classes() == expected, place

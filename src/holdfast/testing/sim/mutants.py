@@ -76,7 +76,7 @@ MUTANTS: Final[dict[str, str]] = {
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
     "silence-is-permission": "a copy is queued when its own timer says so, whatever its silent holder may have leased",
-    "answers-not-awaited": "who asks whether it may queue a job acts after node-timeout, though it can hear all others",
+    "answers-not-awaited": "who asks about a lease acts after a while, though the one who knows can be heard",
     "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
     "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
     "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
@@ -137,6 +137,8 @@ MUTANTS: Final[dict[str, str]] = {
     "late-add-done": "an ADDJOB that reaches the home of its key after its producer was told UNKNOWN is carried out",
     "replaced-lives-on": "a job whose place was taken is handed out all the same",
     "never-merged": "the same job, added on two sides of a cut, stays two",
+    "tenant-served-again": "a tenant that was served is due at once, whoever else waits",
+    "maxlen-not-asked": "a queue takes jobs beyond its bound",
     "token-not-spent": "a job of a limited domain goes out without a token",
     "new-home-full": "a new home of a domain begins with a full bucket",
     "loans-not-counted": "a bucket fills up while its tokens are lent to other nodes",

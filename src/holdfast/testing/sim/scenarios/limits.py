@@ -177,6 +177,33 @@ def maxlen(sim: Cluster, name: str) -> bytes | None:
     return value
 
 
+@catches("maxlen-not-asked")
+def a_queue_of_one_node_is_never_longer_than_it_may_be(new: New) -> None:
+    """Many producers at once, jobs that are out or back off among those that count."""
+    sim = new(nodes="ABC", seed=410)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "5")
+    sim.run_for(seconds=1)
+    fill(sim, 60)
+    for name in "ABC":
+        poll(sim, name)
+    fill(sim, 30)
+    accepted = sum(op.f == "add" and op.type == OK for op in sim.history.ops)
+    assert 15 <= accepted <= 18, f"{accepted} accepted, with room for five at each of three, three of them taken"
+    sim.check()
+
+
+@catches("tenant-served-again")
+def the_one_job_of_a_tenant_does_not_wait_for_the_many_of_another(new: New) -> None:
+    sim = new(nodes="A", seed=411)
+    for number in range(30):
+        sim.add_keyed(at="A", tenant="many", retry_s=100)
+        if number == 20:
+            sim.add_keyed(at="A", tenant="one", retry_s=100)
+    for _ in range(31):
+        sim.consume_and_ack(at="A")
+    sim.check()
+
+
 @catches("future-stamp-adopted")
 def a_setting_from_the_future_waits_until_its_time_has_come(new: New) -> None:
     sim = new(nodes="ABC", seed=410)
