@@ -120,16 +120,22 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
 
 
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
-    cases = ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"}))
-    for is_calm, runs, found in cases:
+    cases = (
+        (True, "other", 0, {"run-missed"}), (False, "other", 0, set()), (True, "q", 0, set()),
+        (True, "other", 6, set()), (False, "other", 9, {"run-twice"}),
+    )
+    for is_calm, bounded, runs, found in cases:
         story = Story()
-        story.op(100, "A", "rule", {"words": ["CRON", "SET", "tick"]}, "ok", {"reply": "OK"})
+        words = ["QUEUE", "SET", bounded, "totalmaxlen", "5"]
+        story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
+        words = ["CRON", "SET", "tick", "*/5 * * * * *", "q", "cron"]
+        story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
         if not is_calm:
             story.mark(200, "calm", on=False)
         for i in range(runs):
             story.get(5_000 + i, "cron", id=f"DI00000000{i}")
         story.op(30_000, "A", "rule", {"words": ["CRON", "DEL", "tick"]}, "ok", {"reply": 1})
-        assert story.classes() == found, (is_calm, runs)
+        assert story.classes() == found, (is_calm, bounded, runs)
 
 
 def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> None:

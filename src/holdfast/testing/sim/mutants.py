@@ -117,6 +117,7 @@ MUTANTS: Final[dict[str, str]] = {
     "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
+    "delay-ends-with-move": "a delayed job that is given to another node is queued there at once",
     "hops-unbounded": "a job may be moved on and on",
     # -- history ----------------------------------------------------------------------------------------------
     "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
@@ -143,6 +144,7 @@ MUTANTS: Final[dict[str, str]] = {
     "new-home-full": "a new home of a domain begins with a full bucket",
     "loans-not-counted": "a bucket fills up while its tokens are lent to other nodes",
     "grants-renewed": "a token that was lent is used after its time",
+    "stray-ack-dropped": "an ack of an at-most-once job at a node that does not have it is not passed on",
     "silent-has-everything": "a node that goes before it said what it has of a bound is taken to have all of it",
     "total-by-sizes": "a bound for all nodes is held against what the one that is asked knows of",
     "future-stamp-adopted": "a setting from a clock that is far ahead is taken over",

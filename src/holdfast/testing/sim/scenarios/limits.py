@@ -133,6 +133,25 @@ def a_token_on_loan_is_worth_nothing_after_its_time(new: New) -> None:
     assert above(handed_out(sim), 2, 1) <= 0, "more than its rate"
 
 
+@catches("stray-ack-dropped")
+def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
+    """One may be out at a time. An at-most-once job has no lease that ends; its consumer stays, and acks elsewhere."""
+    sim = new(nodes="ABC", seed=407)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    sim.run_for(seconds=1)
+    once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == [once]
+    job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == []
+    sim.ack(once, at="B")
+    sim.run_for(seconds=2)
+    assert got == [job], "nobody has it, and its domain is closed"
+
+
 @catches("total-by-sizes")
 def a_bound_for_all_nodes_is_exact(new: New) -> None:
     """Two hundred producers at once against a bound of fifty."""
