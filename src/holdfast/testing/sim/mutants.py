@@ -136,6 +136,7 @@ MUTANTS: Final[dict[str, str]] = {
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",
     "unique-unaccepted-answered": "the id of a job that still waits for its copies is answered for its key",
     "window-ends-with-job": "a key is free when its job is done, whatever its window",
+    "old-home-denies": "a node that is not the home any more says that it did nothing of what it did when it was",
     "late-add-done": "an ADDJOB that reaches the home of its key after its producer was told UNKNOWN is carried out",
     "replaced-lives-on": "a job whose place was taken is handed out all the same",
     "never-merged": "the same job, added on two sides of a cut, stays two",
