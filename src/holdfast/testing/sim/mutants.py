@@ -154,6 +154,7 @@ MUTANTS: Final[dict[str, str]] = {
     "settings-by-arrival": "of two words on a setting the one that arrives last stays",
     "deletions-forgotten": "that a setting was deleted is not kept",
     "cron-id-random": "the id of a job on a schedule is drawn, not worked out",
+    "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",
     "batch-bit-not-awaited": "an ended member is forgotten before those who count have confirmed",
