@@ -192,14 +192,20 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- what the nodes are asked ------------------------------------------------------------------------------
 
     def open(self, group: str) -> dict[str, Target]:
-        """Be the one who speaks for the group, at every node that can be reached; those nodes."""
+        """Be the one who speaks for the group, at every node that can be reached; those nodes.
+
+        What an earlier driver has claimed is ours from now on, with all the time of a lease: a batch that is replayed
+        may take as long as any, and the heart does not beat before a third of a lease has passed.
+        """
         if self.group != group:
             self.group, self.epochs = group, {}
         members = self.nodes.members()
         for node, target in members.items():
             if node not in self.epochs:
                 with contextlib.suppress(Refused, Unknown):
-                    self.epochs[node] = whole(self.nodes.ask(target, "CLAIM", "OPEN", group))
+                    epoch = whole(self.nodes.ask(target, "CLAIM", "OPEN", group))
+                    self.nodes.ask(target, "CLAIM", "RENEW", group, epoch, self.lease_ms)
+                    self.epochs[node] = epoch
         if not self.epochs:
             raise BadOption("no node of the cluster can be reached")
         if self.heart is None:
