@@ -22,6 +22,10 @@ UNIT := $(wildcard tests/unit tests/wire tests/docs tests/test_tidy.py)
 CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
 SIM := $(wildcard tests/sim)
 PROC := $(wildcard tests/proc tests/doors tests/worker)
+# All tests in parts that may run side by side (tools/lanes.py), the long ones first: a folder each, in tests/proc a file.
+LONG := tests/pipeline tests/proc/cluster tests/proc/netns tests/sim tests/worker tests/gateway
+FOLDERS := $(patsubst %/,%,$(wildcard tests/*/ tests/proc/*/))
+PARTS := $(LONG) $(filter-out $(LONG) tests/proc %__pycache__,$(FOLDERS)) $(wildcard tests/proc/test_*.py tests/test_*.py)
 # Not again in the pure form: real processes and the benchmark, which know no other.
 PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
 
@@ -36,6 +40,8 @@ SECONDS = 600
 # How long `make swarm` and `make netns` go on, and which cluster `make replay` plays.
 MINUTES = 10
 SEED = 0
+# More words for `make run`, such as UP=--no-pipeline.
+UP =
 # How many jobs `make chaos-pipeline` drives through.
 JOBS = 100000
 
@@ -51,8 +57,8 @@ setup: .venv/.ready ## Make .venv: packages, and Holdfast compiled. Done once, a
 	@tools/setup.sh
 
 .PHONY: run
-run: setup ## Start a node on port 7711 and see it work. Ctrl-C stops it
-	@exec $(PY) tools/run.py
+run: setup ## Three nodes, console, a sample application, the pipeline: holdfast up. Ctrl-C stops it
+	@exec $(PY) -m holdfast up $(UP)
 
 # -- tests ------------------------------------------------------------------------------------------------
 
@@ -62,12 +68,12 @@ test: lint types test-compiled test-pure ## Everything, in both forms: lint, typ
 .PHONY: test-compiled
 test-compiled: setup servers ## All tests, compiled
 	@echo "== tests, compiled"
-	@HOLDFAST_PURE= $(PYTEST) tests
+	@HOLDFAST_PURE= $(PY) -m tools.lanes $(PARTS) -- -p tools.no_skips
 
 .PHONY: test-pure
 test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
 	@echo "== tests, pure Python"
-	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PYTEST) $(PURE)
+	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PY) -m tools.lanes $(PURE) -- -p tools.no_skips
 
 .PHONY: stories
 stories: setup ## Disque's thirteen stories on seven real nodes
@@ -152,6 +158,7 @@ bench-journal: setup servers ## What the journal costs, beside redis-server with
 bench-clients: setup servers ## Python programs at our door beside other brokers, and no-op tasks beside other workers
 	@tools/peers.sh
 	@$(PY) -m bench.clients
+
 .PHONY: bench-pipeline
 bench-pipeline: setup servers ## The data pipeline: rows a second of each source and sink, history to gold, backfill
 	@$(PY) -m bench.pipeline
@@ -175,6 +182,19 @@ show-journal: setup servers ## Every promise of the journal, run and judged in o
 .PHONY: show-scheduler
 show-scheduler: setup ## Every promise of the scheduler, run and judged in one table
 	@$(PY) -m bench.show scheduler
+
+.PHONY: show-doors
+show-doors: setup servers ## Every promise of clients, workers, HTTP and gRPC, run and judged in one table
+	@tools/peers.sh
+	@$(PY) -m bench.show doors
+
+.PHONY: show-pipeline
+show-pipeline: setup servers ## Every promise of the data pipeline, run and judged in one table
+	@$(PY) -m bench.show pipeline
+
+.PHONY: show-console
+show-console: setup servers ## Every promise of the console and of operations, run and judged in one table
+	@$(PY) -m bench.show console
 
 # -- what is written by programs --------------------------------------------------------------------------
 

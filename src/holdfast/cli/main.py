@@ -10,6 +10,7 @@ from holdfast.core.version import VERSION
 
 # Loaded when they are asked for, so that `holdfast node` does not wait for the prompt's libraries.
 SUBCOMMANDS = {
+    "up": ("holdfast.cli.up", "up"),
     "node": ("holdfast.cli.node", "node"),
     "worker": ("holdfast.cli.worker", "worker"),
     "promote": ("holdfast.cli.promote", "promote"),

@@ -307,6 +307,7 @@ def on_fate(node: Node, peer: Peer, reader: Reader) -> None:
     theirs = i64(said.more.round)
     if theirs < mine or (theirs == mine and job.state == DEAD and said.kind != DIES):
         write(node, peer, job, DIES if job.state == DEAD else LIVES)  # what we know is later, or stronger
+        requeue.nothing_against(node, peer, job)  # if we had asked: it has only what is no longer true
         return
     is_nacked = said.nacks > i64(job.nacks)
     merge(node, job, said)

@@ -7,8 +7,8 @@ more says so (QUOTA); the home gives what is left, in portions, and when nothing
 do not use (RECALL). A level is an absolute number and every word of the home has its own number, which a node repeats:
 a word about an older level than the last one sent is not believed.
 
-A new home knows nothing: it first asks all members it can reach for their levels, and lends nothing before they have
-answered or a moment has passed. Members it cannot reach keep theirs, of which it knows as much as it has copies of
+A new home knows nothing: it first asks all members it can reach for their levels, and until one has answered it may
+have everything. Members it cannot reach, or not any more, keep theirs, of which it knows as much as it has copies of
 their jobs; so the bound is exact in calm times, and per home while members disagree about who that is.
 
 An ADDJOB for which the level here is too low waits until the home has answered: the command is kept and run again.
@@ -67,6 +67,7 @@ class Row:
         self.need: i64 = 0  # more that it could use
         self.need_at: i64 = 0  # when it said so
         self.away_since: i64 = NEVER
+        self.is_known: bool = True  # False: it has not said yet what it has, and may have anything
         self.is_asked: bool = False  # to say what it does not use
         self.is_tried: bool = False  # the others were asked on its behalf
 
@@ -130,7 +131,8 @@ def is_home(node: Node, quota: Quota) -> bool:
             quota.rows[int(peer.index)] = row
             if peer.is_linked:
                 row.is_asked = True
-                row.level = quota.most  # until it has answered it may have anything
+                row.is_known = False
+                row.level = quota.most
                 write_recall(peer, quota)
             elif quota.kind == JOBS:
                 row.level = bounds.copies_from(node, quota.name, peer)
@@ -219,6 +221,7 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
         row.number = number  # a level that the last home gave
     if number == row.number:
         row.level = level
+        row.is_known = True
         row.away_since = NEVER
         row.is_asked = False
     if need > 0:  # an answer to RECALL needs nothing, and takes nothing back that was asked before
@@ -378,6 +381,8 @@ def link_down(node: Node, peer: Peer) -> None:
             row.is_asked = False
             row.need = 0
             row.away_since = node.now
+            if not row.is_known and quota.kind == JOBS and not node.broken("silent-has-everything"):
+                row.level = bounds.copies_from(node, quota.name, peer)
 
 
 def write_key(peer: Peer, quota: Quota) -> None:

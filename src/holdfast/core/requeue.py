@@ -110,6 +110,9 @@ def due(node: Node, job: Job) -> None:
         node.wake_at(job, node.now + QUARANTINE_STEP_MS)
         return
     if job.flags & ASKING:
+        if is_answer_due(node, job):
+            node.wake_at(job, node.now + node.node_timeout)
+            return
         stop_asking(node, job)
         if again(node, job):
             tell_queued(node, job, others)
@@ -131,7 +134,7 @@ def ask_holders(node: Node, job: Job, others: i64) -> None:
         if peer.bit & others and peer.is_linked:
             write_willqueue(node, peer, job)
             node.asking[job] |= int(peer.bit)
-    # Whoever can be heard answers, or its link ends within node-timeout.
+    # So long at least: a link that has just ended may be there again by then.
     wait: i64 = node.node_timeout if node.asking[job] or is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
 
@@ -152,6 +155,14 @@ def claims(node: Node, job: Job) -> bool:
 def stop_asking(node: Node, job: Job) -> None:
     job.flags &= ~ASKING
     node.asking.pop(job, None)
+
+
+def is_answer_due(node: Node, job: Job) -> bool:
+    """Whether somebody who was asked, and can be heard, has not answered: it will, or its link will end.
+
+    How long that takes is for the network to say. A lease that was told too late is no lease.
+    """
+    return node.asking.get(job, 0) & int(peers.linked(node)) != 0 and not node.broken("answers-not-awaited")
 
 
 def nothing_against(node: Node, peer: Peer, job: Job) -> None:

@@ -107,6 +107,31 @@ def test_a_job_may_be_replaced_by_an_add_that_was_not_over_when_it_came() -> Non
         assert story.classes() == found, (ended, type)
 
 
+def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_count() -> None:
+    for first, second, found in (("x", "y", {"group-two-out"}), ("once", "x", set()), ("x", "once", {"group-two-out"})):
+        story = Story()
+        for i, body in enumerate([first, second]):
+            story.add(i, body, group="g", skips=True, retry=0 if body == "once" else 10)
+        story.get(100, first)
+        story.get(100, second)
+        for body in (first, second):
+            story.about(200, "ack", body)
+        assert story.classes() == found, (first, second)
+
+
+def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
+    cases = ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"}))
+    for is_calm, runs, found in cases:
+        story = Story()
+        story.op(100, "A", "rule", {"words": ["CRON", "SET", "tick"]}, "ok", {"reply": "OK"})
+        if not is_calm:
+            story.mark(200, "calm", on=False)
+        for i in range(runs):
+            story.get(5_000 + i, "cron", id=f"DI00000000{i}")
+        story.op(30_000, "A", "rule", {"words": ["CRON", "DEL", "tick"]}, "ok", {"reply": 1})
+        assert story.classes() == found, (is_calm, runs)
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)
@@ -285,6 +310,19 @@ def test_a_history_survives_jsonl() -> None:
     again = History.from_jsonl(story.history.to_jsonl().splitlines())
     assert again.ops == story.history.ops
     assert again.sha256() == story.history.sha256()
+
+
+def test_a_scheduled_job_is_added_twice_by_two_owners_or_by_one_that_started_anew() -> None:
+    for mark, other, found in (
+        ("", "A", {"told-twice"}), ("restart", "A", set()), ("", "B", {"told-twice"}), ("calm", "B", set()),
+        ("calm", "A", {"told-twice"}),
+    ):
+        story = Story()
+        story.history.mark(100, "watch", "A", "told", event="added", job="DI00000000x")
+        if mark:
+            story.mark(200, mark, "A", on=False)
+        story.history.mark(300, "watch", other, "told", event="added", job="DI00000000x")
+        assert story.classes() == found, (mark, other)
 
 
 def told(story: Story, t: int, event: str, body: str, node: str = "A") -> None:

@@ -42,6 +42,7 @@ class Delivery(NamedTuple):
     deliveries: int | None
     token: str = ""  # empty: the client did not ask for one
     lease_ms: int = 0  # 0: the retry time
+    place: int = 0  # among all hand-outs: of those of one millisecond, which came first
 
 
 class Told(NamedTuple):
@@ -122,6 +123,7 @@ class Facts:
         self.history = history
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
+        self.handed_out = 0  # jobs, so far
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
         self.scheduled: list[Delivery] = []  # of jobs that cron entries made
         self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
@@ -216,9 +218,10 @@ class Facts:
 
     def read_handed_out(self, op: Op, lease_ms: int) -> None:
         for each in op.value["jobs"]:
+            self.handed_out += 1
             delivery = Delivery(
                 op.t, op.node, op.process, each["id"], each["queue"], each.get("nacks"), each.get("deliveries"),
-                each.get("token", ""), lease_ms,
+                each.get("token", ""), lease_ms, self.handed_out,
             )
             job = self.jobs.get(each["body"])
             if job is None:

@@ -7,11 +7,16 @@
     nothing is added twice
 
 A job with keys is added and handed out by its home, which tells so, perhaps a little later than the node that was
-asked answers; and one of the two may die in between.
+asked answers; and one of the two may die in between. A job on a schedule has the same id wherever it is made: two
+nodes add it if both take themselves for its owner, which they do not in calm times; one node does only if it had to
+start anew.
 """
 from __future__ import annotations
 
+from itertools import combinations
+
 from holdfast.testing.checkers.facts import CRON_PREFIX, ENDINGS, Facts, Violation
+from holdfast.testing.checkers.keys import was_calm
 from holdfast.testing.history import INVOKE, OK, WATCH, Op
 
 
@@ -40,14 +45,25 @@ class Agreement:
     def nothing_untrue(self) -> None:
         added: set[str] = set()
         for (node, event, job), times in self.told.items():
-            if event == "added":
-                is_scheduled = job.startswith(CRON_PREFIX)  # two owners may make it, or one before and after a crash
-                is_again = not is_scheduled and (job in added or len(times) > 1)
+            if event == "added" and not job.startswith(CRON_PREFIX):
+                is_again = job in added or len(times) > 1
                 if is_again and (self.is_smooth or job not in self.homed):
                     self.wrong("told-twice", job, times[-1], f"added once more at {node}")
                 added.add(job)
             elif event == "acked" and job not in self.ended:
                 self.wrong("told-and-untrue", job, times[0], f"acked, says {node}, and nobody had asked it to")
+
+    def scheduled_once(self, facts: Facts) -> None:
+        added: dict[str, list[tuple[int, str]]] = {}
+        for (node, event, job), times in self.told.items():
+            if event == "added" and job.startswith(CRON_PREFIX):
+                added.setdefault(job, []).extend((t, node) for t in times)
+        for job, tellings in added.items():
+            for (first, one), (last, two) in combinations(sorted(tellings), 2):
+                has_forgotten = any(first <= t <= last and node == one for t, node in facts.restarts)
+                if not has_forgotten if one == two else was_calm(facts, first, last):
+                    self.wrong("told-twice", job, last, f"added at {one} at {first} ms, and once more at {two}")
+                    break
 
     def expect(self, op: Op, event: str, job: str) -> None:
         """An answer says that it happened; each telling is for one answer."""
@@ -93,5 +109,6 @@ def history_agrees(facts: Facts) -> list[Violation]:
     agreement = Agreement(facts)
     if agreement.told:  # or no node has a history
         agreement.nothing_untrue()
+        agreement.scheduled_once(facts)
         agreement.nothing_untold(facts)
     return agreement.found

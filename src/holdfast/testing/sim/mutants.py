@@ -76,6 +76,7 @@ MUTANTS: Final[dict[str, str]] = {
     "abort-not-collected": "the abort of an ADDJOB is sent once to whoever is reachable, and forgotten",
     # -- 2, leases and requeueing ---------------------------------------------------------------------------
     "silence-is-permission": "a copy is queued when its own timer says so, whatever its silent holder may have leased",
+    "answers-not-awaited": "who asks whether it may queue a job acts after node-timeout, though it can hear all others",
     "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
     "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
     "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
@@ -140,6 +141,7 @@ MUTANTS: Final[dict[str, str]] = {
     "new-home-full": "a new home of a domain begins with a full bucket",
     "loans-not-counted": "a bucket fills up while its tokens are lent to other nodes",
     "grants-renewed": "a token that was lent is used after its time",
+    "silent-has-everything": "a node that goes before it said what it has of a bound is taken to have all of it",
     "total-by-sizes": "a bound for all nodes is held against what the one that is asked knows of",
     "future-stamp-adopted": "a setting from a clock that is far ahead is taken over",
     "settings-told-once": "a setting that was lost with a link is not told again",

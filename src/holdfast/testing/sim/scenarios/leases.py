@@ -37,6 +37,21 @@ def a_lease_given_late_is_told_to_those_who_ask(new: New) -> None:
     end_well(sim)
 
 
+@catches("answers-not-awaited")
+def an_answer_is_waited_for_however_long_it_takes(new: New) -> None:
+    """As above, over a network on which question and answer take longer than node-timeout: nobody is silent."""
+    sim = new(nodes="ABC", seed=55, faults=Faults(latency_ms=(1_500, 1_500)))
+    job = sim.add_job(at="A", replicate=2, retry_s=4, holders="AB", timeout_ms=4_000)
+    sim.run_for(seconds=2)
+    assert sim.consume(at="A") == job
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=4)
+    assert got == [], "two workers at once"
+    sim.run_for(seconds=10)
+    assert got == [job], "and after the lease it must come"
+    end_well(sim)
+
+
 @catches("no-holder-order")
 def replicas_whose_timers_end_together_do_not_requeue_together(new: New) -> None:
     """A dies with the lease; B and C got their copies at the same moment, and each asks the other before it has

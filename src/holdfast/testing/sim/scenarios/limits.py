@@ -3,10 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core import home
 from holdfast.core.doubt import SKEW_MS
+from holdfast.core.quota import JOBS
 from holdfast.testing.history import OK
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.keys import key_at, owner_of
 from holdfast.testing.sim.scenarios.scenario import New, catches
 
 ON_THE_WAY_MS = 20
@@ -142,6 +145,27 @@ def a_bound_for_all_nodes_is_exact(new: New) -> None:
     refused = [op.value["error"] for op in sim.history.ops if op.f == "add" and op.type == "fail"]
     assert len(accepted) == 50, f"{len(accepted)} were accepted"
     assert len(refused) == 150 and all(error.startswith("MAXLEN") for error in refused)
+
+
+@catches("silent-has-everything")
+def who_goes_before_it_said_what_it_has_does_not_have_everything(new: New) -> None:
+    """The home of a bound asks all members it sees what they have of it, and one of them is gone before it answers."""
+    sim = new(nodes="ABC", seed=406)
+    sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "5")
+    for name in sim.names:
+        key = key_at(sim, home.UNIQUE, name, b"other")
+        sim.add_keyed(at=name, unique=key, queue="other")  # so that slots have homes
+    sim.run_for(seconds=1)
+    at = owner_of(sim, "A", home.QUOTA, "q", b"%d" % JOBS)
+    silent = sim.names.replace(at, "")[0]
+    sim.hold(silent, sim.names.replace(silent, ""))
+    fill(sim, 1, at=at)
+    sim.cut(silent)
+    sim.run_for(seconds=10)
+    cut = sim.now
+    fill(sim, 3, at=at)
+    refused = [op.value["error"] for op in sim.history.ops if op.f == "add" and op.type == "fail" and op.t >= cut]
+    assert refused == [], "a queue that is nearly empty is taken for full"
 
 
 # -- settings ------------------------------------------------------------------------------------------------------

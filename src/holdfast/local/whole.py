@@ -1,0 +1,244 @@
+"""All of it together: which processes there are, where they listen, what they do at the moment.
+
+    DIR/node-1 … node-n   the jobs, one folder per node        DIR/lake   the pipeline's tables
+    DIR/log               what each process said
+
+The ports are the usual ones where they are free; a folder that has been used before is used again, jobs and all.
+"""
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast import doors
+from holdfast.client.errors import Error
+from holdfast.client.queue import Queue
+from holdfast.local.processes import Process
+
+HOST = "127.0.0.1"
+NODE_PORT = 7711
+BUS_OFFSET = 10_000
+HTTP_PORT, GRPC_PORT = 7780, 7790
+START_S = 60.0
+"""For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
+LOOK_S = 0.05
+SUMMED = ("len", "out", "delayed", "dead-kept", "jobs-in", "acked", "nacked", "in-per-second", "out-per-second")
+
+
+class StartError(Exception):
+    """Something did not start; the message is for the person who wanted it."""
+
+
+@dataclass
+class Plan:
+    folder: Path
+    nodes: int = 3
+    has_sample: bool = True
+    has_pipeline: bool = True
+    orders_per_second: float = 5.0
+    port: int = NODE_PORT
+    http: int = HTTP_PORT
+
+
+@dataclass
+class Figures:
+    """What the cluster did and does, summed over its nodes."""
+
+    totals: dict[str, int] = field(default_factory=dict)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    silent: int = 0
+    words: str = ""
+    """Why there are none."""
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_ports(first: int, count: int, *offsets: int) -> list[int]:
+    """Ports that follow each other, from `first` on where possible; what is at an offset from each is free, too."""
+    ports = iter(range(first, first + 2000))
+    found = [port for port in ports if all(is_free(port + offset) for offset in (0, *offsets))][:count]
+    if len(found) < count:
+        raise StartError(f"no {count} free ports from {first} on")
+    return found
+
+
+def why_no_pipeline() -> str:
+    """Empty: it can run."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed: pip install 'holdfast[spark]'"
+    from holdfast.pipeline.java import NoJava, ensure_java
+
+    try:
+        ensure_java()
+    except NoJava as error:
+        return str(error)
+    return ""
+
+
+class Whole:
+    """Start it with `start`, look at it with `look`, and always `stop` it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.logs = plan.folder / "log"
+        self.lake = plan.folder / "lake"
+        self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET)
+        self.http, self.grpc = free_ports(plan.http, 1)[0], free_ports(GRPC_PORT, 1)[0]
+        self.url = "holdfast://" + ",".join(f"{HOST}:{port}" for port in self.ports)
+        self.console = f"http://{HOST}:{self.http}/"
+        self.processes: list[Process] = []
+        self.notes: list[str] = []
+        self.queue: Queue | None = None
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def make(self, name: str, words: list[str], where: str, **more: Any) -> Process:
+        made = Process(name, words, self.logs / f"{name.replace(' ', '-')}.log", where, **more)
+        self.processes.append(made)
+        return made
+
+    def node(self, number: int) -> Process:
+        port = self.ports[number]
+        words = ["node", "--bind", HOST, "--port", str(port), "--dir", str(self.plan.folder / f"node-{number + 1}"),
+                 "--set", "history=yes"]
+        for other in self.ports:
+            if other != port:
+                words += ["--join", f"{HOST}:{other}"]
+        return self.make(f"node {number + 1}", ["-m", "holdfast", *words], f"{HOST}:{port}")
+
+    def gateway(self) -> Process:
+        words = ["gateway", "--connect", self.url, "--http", str(self.http), "--grpc", str(self.grpc)]
+        return self.make("gateway", ["-m", "holdfast", *words, "--lake", str(self.lake)], self.console)
+
+    def sample(self) -> Iterator[Process]:
+        words = ["worker", "holdfast.local.shop:app", "--url", self.url, "--concurrency", "20", "--shutdown", "5"]
+        yield self.make("worker", ["-m", "holdfast", *words, "--name", "shop-worker"], "holdfast.local.shop:app")
+        yield self.make("producer", ["-m", "holdfast.local.customers", self.url, str(self.plan.orders_per_second)],
+                        f"{self.plan.orders_per_second:g} orders/s")
+
+    def pipeline(self) -> Process:
+        words = ["pipeline", "run", "--connect", self.url, "--lake", str(self.lake), "--master", "local[1]",
+                 "--every", "5", "--refresh", "20", "--allow-loss"]
+        # Ctrl-C is what it ends cleanly on.
+        return self.make("pipeline", ["-m", "holdfast", *words], str(self.lake), stop_signal=signal.SIGINT, stop_s=30)
+
+    # -- from start to stop --------------------------------------------------------------------------------
+
+    def start(self) -> Iterator[str]:
+        """One thing after the other, each said before it is begun. Raises StartError."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        if self.ports[0] != self.plan.port:
+            self.notes.append(f"port {self.plan.port} is taken: the nodes are at {', '.join(map(str, self.ports))}")
+        yield f"starting {self.plan.nodes} nodes"
+        for number in range(self.plan.nodes):
+            self.node(number).start()
+        for number, process in enumerate(list(self.processes)):
+            self.wait_for_node(process, self.ports[number])
+        self.queue = doors.open(self.url)
+        self.wait_for_members()
+        yield "starting the gateway"
+        gateway = self.gateway()
+        gateway.start()
+        self.wait_for_http(gateway)
+        if self.plan.has_sample:
+            yield "starting the sample application"
+            for process in self.sample():
+                process.start()
+        if self.plan.has_pipeline:
+            why_not = why_no_pipeline()
+            if why_not:
+                self.notes.append(f"no pipeline, so no history charts: {why_not}")
+            else:
+                yield "starting the pipeline"
+                self.pipeline().start()
+
+    def check(self, process: Process, deadline: float) -> None:
+        if not process.is_up():
+            raise StartError(f"the {process.name} did not start:\n{process.tail()}")
+        if time.monotonic() > deadline:
+            raise StartError(f"the {process.name} does not answer after {START_S:g} s:\n{process.tail()}")
+
+    def wait_for_node(self, process: Process, port: int) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            self.check(process, deadline)
+            try:
+                with doors.open(f"holdfast://{HOST}:{port}", connect_timeout=1) as queue:
+                    queue.call("PING")
+                    return
+            except Error:
+                time.sleep(LOOK_S)
+
+    def wait_for_members(self) -> None:
+        """Until the nodes have found each other: jobs that come sooner would have fewer copies."""
+        assert self.queue is not None
+        deadline = time.monotonic() + START_S
+        while True:
+            text: Any = self.queue.call("CLUSTER", "INFO")
+            facts = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+            if int(facts["cluster_reachable_nodes"]) >= self.plan.nodes - 1:  # the others
+                return
+            for process in self.processes:
+                self.check(process, deadline)
+            time.sleep(LOOK_S)
+
+    def wait_for_http(self, process: Process) -> None:
+        deadline = time.monotonic() + START_S
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        while True:
+            self.check(process, deadline)
+            try:
+                with opener.open(f"{self.console}readyz", timeout=2):
+                    return
+            except OSError:
+                time.sleep(LOOK_S)
+
+    def look(self) -> list[tuple[Process, str]]:
+        """Each process and what to say of it. Those that died are started again."""
+        now = time.monotonic()
+        return [(process, process.look(now)) for process in self.processes]
+
+    def figures(self) -> Figures:
+        if self.queue is None:
+            return Figures(words="not yet")
+        try:
+            reply: Any = self.queue.call("CLUSTER", "QSTAT", "*")
+        except Error as error:
+            return Figures(words=str(error))
+        rows, silent = reply
+        named = [{key.decode(): plain(value) for key, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
+        totals = {name: sum(int(row.get(name) or 0) for row in named) for name in SUMMED}
+        return Figures(totals, sorted(named, key=lambda row: str(row["name"])), len(silent))
+
+    def stop(self) -> Iterator[str]:
+        """In the order that loses nothing. What had to be killed is said."""
+        if self.queue is not None:
+            self.queue.close()
+        nodes = [process for process in self.processes if process.name.startswith("node")]
+        makers = [process for process in self.processes if process.name in ("producer", "worker", "pipeline")]
+        others = [process for process in self.processes if process not in nodes and process not in makers]
+        for stage in (makers, others, nodes):
+            for process in stage:
+                process.tell()
+            for process in stage:
+                if not process.wait():
+                    yield f"the {process.name} did not stop in {process.stop_s:g} s and was killed"
+
+
+def plain(value: Any) -> Any:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value

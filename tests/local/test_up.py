@@ -1,0 +1,123 @@
+"""`holdfast up` as somebody would use it: jobs are made and worked, the console answers, nothing is left behind."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.proc.harness import until
+
+LINE = re.compile(r"added ([\d,]+)  done ([\d,]+) ")
+CONSOLE = re.compile(r"http://127\.0\.0\.1:\d+/")
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Up:
+    """The command in a process of its own, at ports that others are unlikely to use."""
+
+    def __init__(self, folder: Path, *flags: str, port: int) -> None:
+        self.folder = folder
+        self.log = folder.parent / "up.log"
+        words = ["up", "--dir", str(folder), "--port", str(port), "--http", str(port + 500), *flags]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "holdfast", *words], stdout=log, stderr=log)
+
+    def text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    def said(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        assert self.process.poll() is None, self.text()
+        return pattern.search(self.text())
+
+    def done(self) -> int:
+        found = LINE.findall(self.text())
+        return int(found[-1][1].replace(",", "")) if found else 0
+
+    def left(self) -> list[str]:
+        """Processes that have this folder in their command line, and are not the command itself."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes()
+            except OSError:
+                continue
+            if str(self.folder).encode() in words and int(path.parts[2]) != self.process.pid:
+                found.append(words.decode())
+        return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "data"
+
+
+def get(url: str) -> str:
+    with OPENER.open(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_a_cluster_with_sample_and_console_until_ctrl_c(folder: Path) -> None:
+    """Three nodes, jobs made and done, pages and figures; a killed node comes back; Ctrl-C leaves nothing behind."""
+    up = Up(folder, "--no-pipeline", "--orders", "20", port=21711)
+    try:
+        console = until(lambda: up.said(CONSOLE), 60)[0]
+        until(lambda: up.said(LINE) and up.done() > 50, 60)
+        assert "Holdfast" in get(console)
+        names = {row["name"] for row in json.loads(get(f"{console}v1/queues"))["queues"]}
+        assert {"payments", "mail", "parcels", "tracking"} <= names
+        nodes = [words for words in up.left() if "\0node\0" in words]
+        assert len(nodes) == 3
+        pid = node_pid(folder, 3)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: "node 3: ended with -9" in up.text(), 20)
+        before = up.done()
+        until(lambda: up.done() > before + 20, 60)
+        until(lambda: len([words for words in up.left() if "\0node\0" in words]) == 3, 20)
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.wait(40) == 0, up.text()
+    finally:
+        up.process.kill()
+        up.process.wait()
+    assert f"kept in {folder}" in up.text()
+    assert up.left() == []
+    assert {"node-1", "node-2", "node-3", "log"} <= {path.name for path in folder.iterdir()}
+    with pytest.raises(urllib.error.URLError):
+        get(console)
+
+
+def node_pid(folder: Path, number: int) -> int:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        words = path.read_bytes().split(b"\0")
+        if str(folder / f"node-{number}").encode() in words:
+            return int(path.parts[2])
+    raise AssertionError("there is no such node")
+
+
+def test_when_it_is_killed_its_processes_end_with_it(folder: Path) -> None:
+    """SIGKILL reaches nobody but the command; the kernel tells the others."""
+    up = Up(folder, "--nodes", "1", "--no-sample", "--no-pipeline", port=21751)
+    until(lambda: up.said(LINE), 60)
+    assert len(up.left()) == 2
+    up.process.kill()
+    up.process.wait()
+    until(lambda: up.left() == [], 20)
+
+
+def test_what_does_not_start_is_said_with_its_log(folder: Path) -> None:
+    """The folder of a node is a file."""
+    folder.mkdir()
+    (folder / "node-1").write_text("in the way")
+    up = Up(folder, "--nodes", "1", "--no-sample", "--no-pipeline", port=21791)
+    assert up.process.wait(60) == 1
+    assert "the node 1 did not start" in up.text()
+    assert "holdfast node: " in up.text()
+    assert up.left() == []
