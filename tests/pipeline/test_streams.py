@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster_harness import until
+from places import now, url
 
 from holdfast.pipeline import run as runner
 from holdfast.pipeline.backfill import Backfill, Run
@@ -25,10 +26,6 @@ def nodes(three: Cluster) -> Iterator[Cluster]:
     yield three
 
 
-def url(cluster: Cluster) -> str:
-    return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster)
-
-
 def work(cluster: Cluster, queue: str, done: int, left: int) -> set[str]:
     """Jobs of which some are taken by a worker with a name and acknowledged."""
     ids = {cluster[number % 3].add(queue, "x", "TENANT", "acme").decode() for number in range(done + left)}
@@ -41,7 +38,7 @@ def work(cluster: Cluster, queue: str, done: int, left: int) -> set[str]:
 
 def test_history_becomes_gold_and_an_interrupted_run_goes_on(spark: SparkSession, nodes: Cluster, lake: Lake) -> None:
     """A first run fails after its batch is written and before Spark notes it; the second replays it and reads on."""
-    plan = runner.Plan(url(nodes), once=True, max_events=90, starting="earliest")
+    plan = runner.Plan(url(nodes), once=True, max_events=90, starting=now(nodes))
     first = work(nodes, "mail", 20, 5)
     real = runner.ingest
     failed: list[str] = []
