@@ -495,12 +495,13 @@ static void make_templates(void)
     make_ackjob_head(&templates[ACKJOB], options.ids_per_ack);
 }
 
-static void write_serial(char *at, long serial)
+/* Hexadecimal in a body; a key is decimal, so that it may stand where a command wants a number. */
+static void write_serial(char *at, long serial, int base)
 {
     static const char digits[] = "0123456789abcdef";
     for (int i = SERIAL_BYTES - 1; i >= 0; i--) {
-        at[i] = digits[serial & 15];
-        serial >>= 4;
+        at[i] = digits[serial % base];
+        serial /= base;
     }
 }
 
@@ -510,10 +511,10 @@ static void append_request(struct connection *c, enum command command)
     buffer_append(&c->out, templates[command].data, templates[command].length);
     bool has_body = command == ADDJOB || command == LPUSH;
     if (has_body && options.body_bytes >= SERIAL_BYTES) {
-        write_serial(c->out.data + start + serial_offset[command], serials_used);
+        write_serial(c->out.data + start + serial_offset[command], serials_used, 16);
         if (command == ADDJOB && key_offset > 0) {
             long key = options.keys > 0 ? serials_used % options.keys : serials_used;
-            write_serial(c->out.data + start + key_offset, key);
+            write_serial(c->out.data + start + key_offset, key, 10);
         }
         serials_used++;
     }

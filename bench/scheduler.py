@@ -2,15 +2,16 @@
 
     before     jobs that use no feature, against the last commit before the scheduler, built beside this one: CPU time
                of the server per job (ADDJOB, GETJOB, ACKJOB), pairs in turn, every second one in the other order.
-    features   the same for jobs with a tenant, a domain, a limited domain, a group, a unique key, against plain jobs of
-               the same node in the same round.
+    features   the same for jobs with a priority, attempts, a tenant, a domain, a limited domain, a group, a unique key,
+               a place in a batch, against plain jobs of a node like it in the same round.
     scale      a million waiting jobs in a hundred thousand domains of which ten are open, or in so many groups: what a
                GETJOB costs, against one of a plain queue with a million jobs.
     fairness   a tenant with a million jobs and one with one: after how many hand-outs that one comes.
     rates      three nodes, a thousand domains with different rates, for a minute (scheduler_cluster.py).
     bound      three nodes, fifty producers, totalmaxlen: exactly as many are accepted.
 
-Each figure with a goal is a line of GOALS. The end is 0 if all are met, 1 if one falls short, 2 if a run was void,
+Each figure with a goal is a line of GOALS, and each step is told as it begins. All of it takes some eight minutes, and
+once as long to build the commit before. The end is 0 if all are met, 1 if one falls short, 2 if a run was void,
 3 if a program is missing. `--quick` runs the same steps with few jobs and judges nothing; `--only` some of the parts.
 """
 
@@ -42,12 +43,15 @@ BODY_BYTES = 64
 RESULTS = common.ROOT / "bench" / "results"
 GB = ("--set", "maxmemory=4gb")
 
-FEATURES: dict[str, tuple[str, int]] = {  # further words of ADDJOB, and how many keys
+FEATURES: dict[str, tuple[str, int]] = {  # further words of ADDJOB, and how many keys (0: each job has its own)
+    "priority": ("PRIORITY 7", 0),
+    "attempts": ("ATTEMPTS 5 BACKOFF 1", 0),
     "tenant": ("TENANT #", 100),
     "domain": ("DOMAIN #", 1000),
     "limited-domain": ("DOMAIN #", 1000),
     "group": ("GROUP #", 0),
     "unique": ("UNIQUE #", 0),
+    "batch": ("BATCH b{round} INDEX #", 0),
 }
 
 
@@ -79,6 +83,11 @@ GOALS = (
     Goal("bound", "accepted ÷ totalmaxlen, 3 nodes, 50 producers", 1.0, at_least=True),
     Goal("bound-above", "accepted above totalmaxlen", 0, at_least=False),
 )
+
+
+def say(text: str) -> None:
+    """What is going on, for whoever waits."""
+    print(text, file=sys.stderr, flush=True)
 
 
 # ---------------------------------------------------------------- loads
@@ -127,6 +136,7 @@ def build_before() -> Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    say(f"building commit {BEFORE[:12]} beside this one: some minutes, once")
     tree = subprocess.run(["git", "archive", BEFORE], cwd=common.ROOT, capture_output=True)
     if tree.returncode != 0:
         raise Missing(f"commit {BEFORE[:12]} is not in this clone: {tree.stderr.decode().strip()}")
@@ -159,6 +169,7 @@ def measure_before(size: Size) -> dict[str, Any]:
                     cost.add(loads)
             if number >= 0:
                 ratios.append(ours.us[-1] / theirs.us[-1])
+                say(f"before: pair {number + 1} of {size.pairs}: {ours.us[-1]:.2f} and {theirs.us[-1]:.2f} us a job")
     return {"before": statistics.median(ratios), "spread": spread(ratios), "new_us": spread(ours.us),
             "old_us": spread(theirs.us)}
 
@@ -177,12 +188,15 @@ def measure_features(size: Size) -> dict[str, Any]:
         for number in range(-1, size.rounds):
             for name in costs if number % 2 == 0 else reversed(costs):
                 words, keys = FEATURES.get(name, ("", 0))
+                words = words.replace("{round}", str(number + 1))
                 loads = cycle(nodes[name], size.jobs, folder / "ids", words, keys)
                 if number >= 0:
                     costs[name].add(loads)
             if number >= 0:
                 for name in FEATURES:
                     ratios[name].append(costs[name].us[-1] / costs["plain"].us[-1])
+                told = ", ".join(f"{name} {ratios[name][-1]:.2f}" for name in FEATURES)
+                say(f"features: round {number + 1} of {size.rounds}, over plain: {told}")
     for name in FEATURES:
         found[f"feature-{name}"] = statistics.median(ratios[name])
     found["us"] = {name: spread(cost.us) for name, cost in costs.items()}
@@ -209,6 +223,7 @@ def measure_scale(size: Size) -> dict[str, Any]:
     found: dict[str, list[float]] = {"plain": [], "domains": [], "groups": []}
     with ExitStack() as stack:
         nodes = {name: stack.enter_context(common.running(name, node_command())) for name in found}
+        say(f"scale: {size.waiting:,} jobs for each of three nodes")
         fill(nodes["plain"], size.waiting)
         fill(nodes["groups"], size.waiting, "GROUP #", size.keys)
         node = nodes["domains"]
@@ -216,11 +231,12 @@ def measure_scale(size: Size) -> dict[str, Any]:
         fill(node, size.waiting, "DOMAIN #", size.keys)
         getjobs(node, size.keys)  # each domain had one token
         for key in range(10):
-            common.ask(node.port, "DOMAIN", "SET", f"{key:08x}", "RATE", "1000000/s", "BURST", "1000000")
+            common.ask(node.port, "DOMAIN", "SET", f"{key:08d}", "RATE", "1000000/s", "BURST", "1000000")
         for number in range(5):
             fill(node, size.gets, "DOMAIN #", 10)
             for name in found if number % 2 == 0 else reversed(found):
                 found[name].append(getjobs(nodes[name], size.gets).cpu_us_per_op)
+            say("scale: us for a GETJOB: " + ", ".join(f"{name} {each[-1]:.2f}" for name, each in found.items()))
     return {
         "scale-domains": statistics.median(a / b for a, b in zip(found["domains"], found["plain"])),
         "scale-groups": statistics.median(a / b for a, b in zip(found["groups"], found["plain"])),
@@ -231,6 +247,7 @@ def measure_scale(size: Size) -> dict[str, Any]:
 def measure_fairness(size: Size) -> dict[str, Any]:
     """One tenant has very many jobs, another one: how many hand-outs until that one comes."""
     with common.running("node", node_command()) as node:
+        say(f"fairness: {size.waiting:,} jobs of one tenant")
         fill(node, size.waiting, "TENANT many")
         common.ask(node.port, "ADDJOB", common.QUEUE, "the-one", "0", "TENANT", "one")
         with common.Talk(node.port) as talk:
@@ -255,7 +272,10 @@ PARTS: dict[str, Callable[[Size], dict[str, Any]]] = {
 
 
 def document(size: Size, is_quick: bool, only: list[str]) -> dict[str, Any]:
-    parts = {name: PARTS[name](size) for name in only}
+    parts: dict[str, dict[str, Any]] = {}
+    for name in only:
+        say(f"== {name}")
+        parts[name] = PARTS[name](size)
     values = {key: value for part in parts.values() for key, value in part.items() if isinstance(value, float | int)}
     return {
         "machine": common.machine(),
@@ -287,6 +307,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for scheduler.json (bench/results)")
     given = parser.parse_args(words)
     only = given.only.split(",") if given.only else list(PARTS)
+    unknown = [name for name in only if name not in PARTS]
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     common.end_on_sigterm()
     common.leave_the_server_alone()
     try:

@@ -1,14 +1,15 @@
 """Serving an embedded queue to others, from inside your process.
 
     q = holdfast.open("file:./jobs")
-    with holdfast.serve(q, resp=7711) as serving:
-        ...                                  # others: holdfast.open(serving.url), or any Redis client
+    with holdfast.serve(q, resp=7711, http=7780) as serving:
+        ...                                  # others: holdfast.open(serving.url), any Redis client, a browser
 
 A thread with an event loop of its own accepts connections. A client is one more caller of the embedded node
 (`holdfast.embedded.Local`): it has a session, its commands run under the same lock, and one that waits for a job is a
 waiter like a thread of yours. A busy queue wants `holdfast node`, which does the same with less per command.
 
-Each way in is a `Door` with a loop to live in; there is one so far. Outside of this machine a password is asked for.
+HTTP and gRPC are a gateway (`holdfast.gateway`) in the same loop, before the same node. Outside of this machine a
+password is asked for, at each door.
 """
 
 from __future__ import annotations
@@ -17,20 +18,28 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.client.errors import BadRequest, Closed, Error, Unreachable
+from holdfast.client.errors import BadRequest, Closed, Error, NotAvailable, Unreachable
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Reply
 from holdfast.client.target import PORT
 from holdfast.embedded import AsyncLoopback, Local, SyncLoopback, Waiter
 from holdfast.wire.resp import ProtocolError, Requests
 
+if TYPE_CHECKING:
+    from holdfast.gateway.serve import Gateway
+
 READ_BYTES: Final = 64 * 1024
 AHEAD_MAX: Final = 16
 """Pieces of what a client sends while it waits for an answer, before we stop reading."""
+GRACE_S: Final = 1
+"""How long requests that are under way have to end when the serving does."""
+HERE: Final = ("127.0.0.1", "::1", "localhost")
+PORTS: Final = {"resp": PORT, "http": 7780, "grpc": 7790}
+Address: TypeAlias = "tuple[str, int]"
 NOT_HERE: Final = {
     b"MONITOR": b"-ERR MONITOR is not available: this queue lives in somebody's program\r\n",
     b"SHUTDOWN": b"-ERR SHUTDOWN is not available: this queue lives in somebody's program\r\n",
@@ -40,32 +49,41 @@ NOT_HERE: Final = {
 class Serving:
     """An embedded queue that others can reach. Closing it leaves the queue open."""
 
-    def __init__(self, local: Local, address: tuple[str, int]) -> None:
+    def __init__(self, local: Local, ways: Mapping[str, Address], password: str) -> None:
+        self.ports: dict[str, int] = {}
+        """The port of each way in ("resp", "http", "grpc"), also where 0 asked for a free one."""
         self._local = local
-        self._address = address
+        self._ways = ways
+        self._password = password
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._guests: set[asyncio.Task[None]] = set()
-        self._fault: OSError | None = None
+        self._gateways: dict[Gateway, asyncio.Task[None]] = {}
+        self._fault: Error | None = None
         self._is_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="holdfast-serving", daemon=True)
         self._thread.start()
         self._is_up.wait()
         if self._fault is not None:
-            raise Unreachable(f"cannot listen on {address[0]} port {address[1]}: {self._fault.strerror}")
+            raise self._fault
 
     @property
     def port(self) -> int:
-        """The port, also where 0 asked for a free one."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        """That of the first way in."""
+        return next(iter(self.ports.values()))
 
     @property
     def url(self) -> str:
-        """What to pass to `holdfast.open`, but for the password."""
-        host = self._address[0]
-        return f"holdfast://{f'[{host}]' if ':' in host else host}:{self.port}"
+        """What to pass to `holdfast.open`, but for the password: the first way in. `url_of` has the others."""
+        return self.url_of(next(iter(self.ports)))
+
+    def url_of(self, way: str) -> str:
+        """The url of "resp", "http" or "grpc"."""
+        if way not in self.ports:
+            raise BadRequest(f"this queue is not served by {way}: it is by {', '.join(self.ports)}")
+        host = self._ways[way][0]
+        scheme = "holdfast" if way == "resp" else way
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.ports[way]}"
 
     def close(self) -> None:
         """Nobody can come in any more, and those who are here are sent away."""
@@ -85,25 +103,58 @@ class Serving:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._welcome, *self._address)
-            )
-        except OSError as error:
+            for way, address in self._ways.items():
+                begin = self._begin_resp(address) if way == "resp" else self._begin_gateway(way, address)
+                self.ports[way] = self._loop.run_until_complete(begin)
+            self._is_up.set()
+            self._loop.run_forever()
+        except Error as error:
             self._fault = error
+        finally:
+            self._loop.run_until_complete(self._end())
             self._loop.close()
             self._is_up.set()
-            return
-        self._is_up.set()
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._end())
-        self._loop.close()
+
+    async def _begin_resp(self, address: Address) -> int:
+        try:
+            self._server = await asyncio.start_server(self._welcome, *address)
+        except OSError as error:
+            raise Unreachable(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}") from None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _begin_gateway(self, way: str, address: Address) -> int:
+        """HTTP or gRPC. Imported here: those who serve neither need none of it."""
+        try:
+            from holdfast.gateway.serve import Gateway, Plan
+            from holdfast.gateway.who import OneSecret
+            from holdfast.shell.settings import SettingsError
+        except ImportError as error:
+            raise NotAvailable(f"{way} needs {error.name}: pip install 'holdfast[gateway]'") from None
+        host, port = address
+        ports = {"http": -1, "grpc": -1, way: port}
+        plan = Plan(bind=host, http=ports["http"], grpc=ports["grpc"], console=False, grace_s=GRACE_S)
+        gateway = Gateway(plan, OneSecret(self._password) if self._password else None)
+        running = self._loop.create_task(gateway.serve(AsyncQueue(AsyncLoopback(self._local))))
+        ready = self._loop.create_task(gateway.ready.wait())
+        await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
+        if not gateway.ready.is_set():
+            ready.cancel()
+            try:
+                await running
+            except SettingsError as error:
+                raise Unreachable(str(error)) from None
+        self._gateways[gateway] = running
+        return gateway.http_port if way == "http" else gateway.grpc_port
 
     async def _end(self) -> None:
-        assert self._server is not None
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
+        for gateway in self._gateways:
+            gateway.stop()
         for task in self._guests:
             task.cancel()
-        await asyncio.gather(*self._guests, return_exceptions=True)
+        await asyncio.gather(*self._guests, *self._gateways.values(), return_exceptions=True)
 
     async def _welcome(self, stream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -230,30 +281,37 @@ class Guest(Waiter):
 
 
 def serve(
-    queue: Queue | AsyncQueue, *, resp: int | str | tuple[str, int] = 0, password: str = ""
+    queue: Queue | AsyncQueue, *, resp: int | str | Address | None = None, http: int | str | Address | None = None,
+    grpc: int | str | Address | None = None, password: str = "",
 ) -> Serving:
-    """Let others reach an embedded queue.
+    """Let others reach an embedded queue: over RESP, HTTP and gRPC, as you say; over RESP if you say nothing.
 
-    resp      a port on this machine (0: any that is free), or "host:port"
-    password  what they must say (`holdfast://:password@host`); needed where others than this machine can connect
+    resp, http, grpc  a port on this machine (0: any that is free), or "host:port"
+    password          what they must say (`holdfast://:password@host`, `http://any:password@host`); needed where
+                      others than this machine can connect
     """
     channel = queue.channel
     if not isinstance(channel, SyncLoopback | AsyncLoopback):
         raise BadRequest("only an embedded queue (memory: or file:) can be served; this one is at a node already")
-    address = _address(resp)
+    given = {"resp": resp, "http": http, "grpc": grpc}
+    ways = {way: _address(where, PORTS[way]) for way, where in given.items() if where is not None}
+    if not ways:
+        ways = {"resp": (HERE[0], 0)}
     if password:
         channel.local.guard(password)
-    elif address[0] not in ("127.0.0.1", "::1", "localhost"):
-        raise BadRequest(f"{address[0]} can be reached from elsewhere: pass a password, or serve on 127.0.0.1")
-    return Serving(channel.local, address)
+    else:
+        for host, _ in ways.values():
+            if host not in HERE:
+                raise BadRequest(f"{host} can be reached from elsewhere: pass a password, or serve on 127.0.0.1")
+    return Serving(channel.local, ways, password)
 
 
-def _address(resp: int | str | tuple[str, int]) -> tuple[str, int]:
-    if isinstance(resp, int):
-        return "127.0.0.1", resp
-    if isinstance(resp, tuple):
-        return resp
-    host, colon, port = resp.rpartition(":")
+def _address(where: int | str | Address, usual: int) -> Address:
+    if isinstance(where, int):
+        return HERE[0], where
+    if isinstance(where, tuple):
+        return where
+    host, colon, port = where.rpartition(":")
     if not colon:
-        return resp, PORT
+        return where, usual
     return host.strip("[]"), int(port)

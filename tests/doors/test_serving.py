@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
+import httpx
 import pytest
 import redis
 from tests.proc.harness import until
@@ -67,6 +69,52 @@ def test_a_password_is_asked_for() -> None:
             with holdfast.open(serving.url.replace("//", "//:secret@")) as theirs:
                 theirs.add("q", "x")
             assert mine.length("q") == 1  # who is inside needs none
+
+
+def test_http_and_grpc_see_the_same_queue() -> None:
+    with holdfast.open("memory:") as mine, holdfast.serve(mine, resp=0, http=0, grpc=0) as serving:
+        assert list(serving.ports) == ["resp", "http", "grpc"] and serving.url == serving.url_of("resp")
+        for way in serving.ports:
+            with holdfast.open(serving.url_of(way)) as theirs:
+                job_id = mine.add("q", way)
+                with theirs.next("q", timeout=5) as job:
+                    assert (job.id, job.text) == (job_id, way)
+                answered: list[str] = []
+                waiting = threading.Thread(
+                    target=lambda theirs=theirs, answered=answered: answered.append(theirs.next("q", timeout=10).text)
+                )
+                waiting.start()
+                until(lambda: (stats := mine.stats("q")) is not None and stats.blocked == 1)
+                mine.add("q", "waited for")
+                waiting.join(10)
+                assert answered == ["waited for"]
+                mine.flush("q")
+        assert httpx.post(f"{serving.url_of('http')}/push", content=b"plain").status_code == 201
+        assert mine.next("default", timeout=5).body == b"plain"
+
+
+def test_each_way_in_asks_for_the_password_and_ends_with_the_serving() -> None:
+    with holdfast.open("memory:") as mine:
+        for way in ("http", "grpc"):
+            elsewhere: Any = {way: "0.0.0.0:0"}
+            with pytest.raises(holdfast.BadRequest, match="pass a password"):
+                holdfast.serve(mine, **elsewhere)
+            here: Any = {way: 0}
+            with holdfast.serve(mine, password="secret", **here) as serving:
+                assert list(serving.ports) == [way]
+                with pytest.raises(holdfast.BadRequest, match="not served by resp"):
+                    serving.url_of("resp")
+                for login in ("", "any:wrong@"):
+                    with pytest.raises(errors.NotAllowed):
+                        holdfast.open(serving.url.replace("//", f"//{login}"))
+                with holdfast.open(serving.url.replace("//", "//any:secret@")) as theirs:
+                    theirs.add("q", "x")
+                taken: Any = {way: serving.port}
+                with pytest.raises(errors.Unreachable, match="cannot listen"):
+                    holdfast.serve(mine, **taken)
+            with pytest.raises(errors.Unreachable):
+                holdfast.open(serving.url.replace("//", "//any:secret@"))
+        assert mine.length("q") == 2
 
 
 def test_closing_sends_everybody_away_and_leaves_the_queue_open() -> None:

@@ -79,7 +79,7 @@ def bring_back(load: Load, cluster: Cluster, nodes: Sequence[Member]) -> None:
 
 def longest_wait_s(load: Load, since: int) -> float:
     """The longest time from `since` on in which no job was accepted anywhere."""
-    times = sorted(row.t for row in load.rows.values())
+    times = sorted(row.t for row in list(load.rows.values()))  # it grows meanwhile
     times = [since, *times[bisect_left(times, since):], load.now()]
     return max(b - a for a, b in pairwise(times)) / 1000
 

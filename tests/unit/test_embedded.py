@@ -375,7 +375,7 @@ def test_a_job_due_goes_to_the_next_in_line_when_the_first_leaves(bench: Bench) 
     first, second = (enter(bench, "GETJOB", "FROM", "q") for _ in range(2))
     bench.clock.ms += 1000
     bench.local.leave(first, give_back)
-    assert bench.local.look(second) and give_back(second.reply) == ["RELEASE", job_id]
+    assert bench.local.look(second) and give_back(second.reply) == ["RELEASE", job_id.encode()]
 
 
 def test_a_job_that_had_come_goes_to_another_who_waits(bench: Bench) -> None:
@@ -383,7 +383,7 @@ def test_a_job_that_had_come_goes_to_another_who_waits(bench: Bench) -> None:
     job_id = bench.queue.add("q", "b", retry=30)
     second = enter(bench, "GETJOB", "FROM", "q")
     bench.local.leave(first, give_back)
-    assert bench.local.look(second) and give_back(second.reply) == ["RELEASE", job_id]
+    assert bench.local.look(second) and give_back(second.reply) == ["RELEASE", job_id.encode()]
 
 
 def test_a_job_is_given_back_even_in_a_pause(bench: Bench) -> None:

@@ -253,3 +253,53 @@ def test_sync_and_async_see_the_same_embedded_queue() -> None:
 
     assert asyncio.run(main()) == 2
     app.close()
+
+
+def test_a_task_on_a_schedule_runs_when_its_time_comes(
+    app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]
+) -> None:
+    did: list[int] = []
+
+    @app.task(queue="clock", cron="*/5 * * * *", zone="Europe/Berlin", priority=7, retries=1)
+    def tidy(depth: int = 3) -> None:
+        assert holdfast.current_job().priority == 7
+        did.append(depth)
+
+    kit = holdfast_kit(app)
+    assert app.schedule_all() == 1
+    (entry,) = app.queue.schedules()
+    assert (entry.name, entry.when, entry.zone, entry.queue) == (tidy.name, "*/5 * * * *", "Europe/Berlin", "clock")
+    assert app.schedule_all() == 1 and len(app.queue.schedules()) == 1, "each worker says so when it starts"
+    assert kit.drain() == []
+    for _ in range(3):
+        kit.clock.advance(300)
+        kit.drain()
+    assert did == [3, 3, 3]
+    tidy.add(depth=1)  # It is a task like any other, too.
+    kit.drain()
+    assert did[-1] == 1
+
+
+def test_a_schedule_that_cannot_work_is_refused_where_it_is_written(app: holdfast.App) -> None:
+    with pytest.raises(holdfast.BadRequest, match="without arguments"):
+
+        @app.task(cron="@daily")
+        def greet(name: str) -> None: ...
+
+    with pytest.raises(holdfast.BadRequest, match="without arguments"):
+
+        @app.task(cron="@daily", raw=True)
+        def take(body: bytes) -> None: ...
+
+    with pytest.raises(holdfast.BadRequest, match="zone"):
+
+        @app.task(zone="Europe/Berlin")
+        def lost() -> None: ...
+
+    assert app.tasks == {}
+
+    @app.task(cron="at noon")
+    def lunch() -> None: ...
+
+    with pytest.raises(holdfast.BadRequest, match="five fields"):
+        app.schedule_all()

@@ -40,8 +40,8 @@ class Shop:
         if kind is not None:
             print("\n".join(worker.output() for worker in self.workers))
 
-    def worker(self, *flags: str, url: str = "") -> RealWorker:
-        made = RealWorker(self, flags, url or self.url, self.folder / f"worker-{len(self.workers)}")
+    def worker(self, *flags: str, url: str = "", app: str = "worker.shop:app") -> RealWorker:
+        made = RealWorker(self, app, flags, url or self.url, self.folder / f"worker-{len(self.workers)}")
         self.workers.append(made)
         return made
 
@@ -66,7 +66,7 @@ class Shop:
 class RealWorker:
     """`holdfast worker worker.shop:app …`"""
 
-    def __init__(self, shop: Shop, flags: tuple[str, ...], url: str, path: Path) -> None:
+    def __init__(self, shop: Shop, app: str, flags: tuple[str, ...], url: str, path: Path) -> None:
         self._path = path
         environment = {
             **os.environ, "SHOP_URL": url, "SHOP_LOG": str(shop.log),
@@ -74,7 +74,7 @@ class RealWorker:
         }
         with path.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "worker", "worker.shop:app", *flags],
+                [sys.executable, "-m", "holdfast", "worker", app, *flags],
                 env=environment, cwd=ROOT, stdout=file, stderr=file, stdin=subprocess.DEVNULL,
             )
         self.until(lambda: "ready" in self.output())

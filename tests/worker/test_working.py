@@ -48,6 +48,15 @@ def test_without_q_all_queues_of_the_tasks_are_served(shop: Shop) -> None:
     shop.noted("concat x ! 1", "add 1 1")
 
 
+def test_a_task_on_a_schedule_runs_once_each_time_however_many_workers_there_are(shop: Shop) -> None:
+    workers = [shop.worker(app="worker.clockwork:app") for _ in range(2)]
+    assert [each.name for each in shop.queue.schedules()] == ["worker.clockwork.tick"]
+    until(lambda: len(shop.notes()) >= 3)
+    assert [worker.stop() for worker in workers] == [0, 0]
+    assert set(shop.count().values()) == {1}, "each instant has one job, and it runs once"
+    shop.queue.unschedule("worker.clockwork.tick")
+
+
 def test_an_exception_uses_up_attempts_until_the_job_is_dead(shop: Shop) -> None:
     job = tasks.ends.add("raise")
     shop.worker("-q", "ends")

@@ -29,6 +29,7 @@ import click
 
 from holdfast.client import values
 from holdfast.client.connection import AsyncConnection
+from holdfast.client.delivery import ID, entries
 from holdfast.client.errors import Empty, Error
 from holdfast.client.resp import Argv, Reply
 from holdfast.client.target import PORT, Target
@@ -172,10 +173,10 @@ class Bench:
     async def _get(self, count: int, at: AsyncConnection) -> None:
         command: Argv = ["GETJOB", "TIMEOUT", WAIT_MS, "FROM", self.queue]
         for reply in await at.call_many([command] * count, patience=WAIT_MS / 1000):
-            jobs = values.deliveries(_checked(reply))
+            jobs = entries(_checked(reply))
             if not jobs:
                 raise Empty(f"a job that was added did not come within {WAIT_MS / 1000:g} s")
-            self._fetched.append(jobs[0].id)
+            self._fetched.append(values.text(jobs[0][ID]))
 
     async def _ack(self, count: int, at: AsyncConnection) -> None:
         ids = [self._fetched.pop() for _ in range(count)]

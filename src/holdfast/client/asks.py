@@ -5,7 +5,7 @@ may hold the answer back, and what to send if the answer comes when nobody is th
 more. It does no I/O, so the sync and the async face, the embedded node and a connection all use the
 same ones (see `queue`, which is only glue around this file).
 
-Jobs that were handed out with a token are answered for with it (`Held`): a node that has given the job to
+Jobs that were handed out with a token are answered for with it (`Delivery`): a node that has given the job to
 somebody else meanwhile says so (`LeaseLost`) instead of taking our word for theirs. A bare id is taken as it is.
 """
 
@@ -18,9 +18,10 @@ from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Unpa
 from . import adding, checks, values
 from .adding import ADD_TIMEOUT_S, AddOptions
 from .checks import Body
+from .delivery import ID, TOKEN, Delivery, Entry, entries
 from .errors import BadRequest, Error, LeaseLost, Unknown
 from .resp import Arg, Argv, Reply, to_bytes
-from .values import Delivery, Explanation, JobView, Peeked, Waited
+from .values import Explanation, JobView, Peeked, Waited
 
 T = TypeVar("T")
 Undo: TypeAlias = "Callable[[Reply], Argv | None]"
@@ -31,16 +32,27 @@ TAKE_COUNT: Final = 100
 """Jobs per `take` unless the caller says otherwise: enough to share a round trip, few enough to lease."""
 
 
-class Held(NamedTuple):
-    """A job by its id, and the token under which we have it; empty if we don't know one."""
+Meant: TypeAlias = "Delivery | str"
+"""A job that was handed out to us, or the id of one."""
 
-    id: str
-    token: str = ""
 
-    @property
-    def near(self) -> str:
-        """The node that handed it out: a token begins with eight digits of its id."""
-        return self.token[:8]
+def id_of(job: object) -> str:
+    """The id of a job, however it is meant. For callers without a type checker, as `checks`."""
+    if isinstance(job, str):
+        return job
+    found = getattr(job, "id", None)
+    if isinstance(found, str):
+        return found
+    hint = "; pass several as done(*jobs)" if isinstance(job, list | tuple | set) else ""
+    raise TypeError(f"a job or its id is wanted, not {checks.kind(job)}{hint}")
+
+
+def held(job: Delivery) -> Delivery:
+    """A job with its token."""
+    given: object = job
+    if isinstance(given, Delivery):
+        return given
+    raise TypeError(f"a job that was handed out is wanted, for its token, not {checks.kind(given)}")
 
 
 @dataclass(slots=True)
@@ -89,12 +101,12 @@ def add_many(
     argv: list[Arg] = [
         "ADDJOBS", checks.name(queue), checks.timeout_ms(timeout), len(many), *many, *adding.words(options)
     ]
-    return Ask(argv, values.texts, timeout)
+    return Ask(argv, values.ids, timeout)
 
 
 def take(
     queues: tuple[str, ...], count: int, timeout: float | None, lease: float | None = None, is_fenced: bool = True
-) -> Ask[list[Delivery]]:
+) -> Ask[list[Entry]]:
     """GETJOB: up to `count` jobs that are there; if none is, wait `timeout` seconds for one."""
     if not queues:
         raise BadRequest("name at least one queue")
@@ -110,13 +122,13 @@ def take(
     if is_fenced:
         argv += ["WITHCOUNTERS", "WITHMETA"]
     argv += ["FROM", *map(checks.name, queues)]
-    return Ask(argv, values.deliveries, timeout, give_back)
+    return Ask(argv, entries, timeout, give_back)
 
 
 def give_back(reply: Reply) -> Argv | None:
     """Undo of GETJOB: the jobs in an answer that came too late return to their queue."""
     try:
-        ids = [job.id for job in values.deliveries(reply)]
+        ids = [entry[ID] for entry in entries(reply)]
     except Error:
         return None  # An error reply: no job was handed out.
     return ["RELEASE", *ids] if ids else None
@@ -126,8 +138,15 @@ class Settling(NamedTuple):
     """Commands that answer for jobs: one for all that need no words of their own, one for each of the others."""
 
     commands: list[Argv]
-    near: str
-    jobs: tuple[str, ...]
+    jobs: Sequence[Meant]
+
+    @property
+    def near(self) -> str:
+        first = self.jobs[0]
+        return first.near if isinstance(first, Delivery) else ""
+
+    def ids(self) -> tuple[str, ...]:
+        return tuple(map(id_of, self.jobs))
 
     def count(self, replies: Sequence[Reply]) -> int:
         """How many jobs were settled. Among several, one whose lease was lost is not ours to settle: not counted."""
@@ -141,7 +160,7 @@ class Settling(NamedTuple):
         return count
 
 
-def done(jobs: Sequence[Held], result: Body | None = None) -> Settling:
+def done(jobs: Sequence[Meant], result: Body | None = None) -> Settling:
     """ACKJOB → how many of them were still open."""
     if result is None:
         return _settle("ACKJOB", jobs, [])
@@ -151,7 +170,7 @@ def done(jobs: Sequence[Held], result: Body | None = None) -> Settling:
 
 
 def fail(
-    jobs: Sequence[Held], error: str = "", after: float | None = None, is_dead: bool = False, throttled: bool = False
+    jobs: Sequence[Meant], error: str = "", after: float | None = None, is_dead: bool = False, throttled: bool = False
 ) -> Settling:
     """NACK → how many of them are queued again, or wait to be."""
     words: list[Arg] = []
@@ -166,38 +185,48 @@ def fail(
     return _settle("NACK", jobs, words)
 
 
-def release(jobs: Sequence[Held], after: float | None = None) -> Settling:
+def release(jobs: Sequence[Meant], after: float | None = None) -> Settling:
     """RELEASE → how many of them are queued again. Uses up no attempt."""
     return _settle("RELEASE", jobs, [] if after is None else ["DELAY", checks.rounded_up("after", after)])
 
 
-def _settle(command: str, jobs: Sequence[Held], words: list[Arg]) -> Settling:
+def _settle(command: str, jobs: Sequence[Meant], words: list[Arg]) -> Settling:
     commands: list[Argv] = []
-    bare = [] if words else [job[0] for job in jobs if not job[1]]
-    if bare:
-        commands.append([command, *bare])
-    for job_id, token in jobs:
+    plain: list[Arg] = [command]
+    for job in jobs:
+        token: Arg = b""
+        job_id: Arg
+        if isinstance(job, Delivery):
+            entry = job.entry
+            job_id = entry[ID]
+            if len(entry) > TOKEN:
+                token = entry[TOKEN]
+        else:
+            job_id = id_of(job)
         if token:
             commands.append([command, job_id, "TOKEN", token, *words])
         elif words:
             commands.append([command, job_id, *words])
-    return Settling(commands, jobs[0].near, tuple([job[0] for job in jobs]))
+        else:
+            plain.append(job_id)
+    if len(plain) > 1:
+        commands.append(plain)
+    return Settling(commands, jobs)
 
 
-def extend(job: Held, seconds: float | None = None) -> Ask[float]:
+def extend(job_id: str, seconds: float | None = None) -> Ask[float]:
     """WORKING → seconds until the job would be handed out again."""
     if seconds is not None:
         raise BadRequest("how long is said by the holder of a job, and it has a token: take the job first")
-    return Ask(["WORKING", job.id], lambda reply: float(values.whole(reply)), again=True, jobs=(job.id,))
+    return Ask(["WORKING", job_id], lambda reply: float(values.whole(reply)), again=True, jobs=(job_id,))
 
 
-def keep(jobs: Sequence[Held], seconds: float) -> Ask[list[Kept]]:
+def keep(jobs: Sequence[Delivery], seconds: float) -> Ask[list[Kept]]:
     """KEEPALIVE → for each job: ok, cancelled, lost, or unknown: the node that gave it cannot be asked now."""
     argv: list[Arg] = ["KEEPALIVE", checks.rounded_up("seconds", seconds, 1000)]
     for job in jobs:
-        argv += (job.id, job.token)
-    near = jobs[0].near if jobs else ""
-    return Ask(argv, _kept, near=near, again=True, jobs=tuple(job.id for job in jobs))
+        argv += (job.entry[ID], job.token)
+    return Ask(argv, _kept, near=jobs[0].near, again=True, jobs=tuple(job.id for job in jobs))
 
 
 def _kept(reply: Reply) -> list[Kept]:
@@ -205,7 +234,7 @@ def _kept(reply: Reply) -> list[Kept]:
     return [known.get(values.data(each), "unknown") for each in values.items(reply)]
 
 
-def progress(job: Held, fraction: float, text: str = "") -> Ask[bool]:
+def progress(job: Delivery, fraction: float, text: str = "") -> Ask[bool]:
     """PROGRESS → False: somebody wants the job to stop."""
     return Ask(
         ["PROGRESS", job.id, job.token, f"{fraction:.4g}", checks.key("text", text)],

@@ -22,90 +22,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .checks import Body
+from .delivery import Delivery, Entry
 from .errors import Error
-from .values import Delivery
 
 if TYPE_CHECKING:
     from .queue import AsyncQueue, Queue
 
 
-class _Held:
-    """What both faces of a job have in common: its data, and whether it was settled."""
-
-    __slots__ = ("delivery", "is_settled")
-
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
-        self.is_settled = False
-        """Done or given back, through this object."""
-
-    @property
-    def id(self) -> str:
-        """48 characters, unique in the cluster."""
-        return self.delivery.id
-
-    @property
-    def queue(self) -> str:
-        """The queue it was taken from."""
-        return self.delivery.queue
-
-    @property
-    def body(self) -> bytes:
-        """What the producer gave it."""
-        return self.delivery.body
-
-    @property
-    def text(self) -> str:
-        """The body as text (UTF-8)."""
-        return self.delivery.body.decode()
-
-    @property
-    def token(self) -> str:
-        """The proof that this hand-out is ours."""
-        return self.delivery.token
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first hand-out."""
-        return self.delivery.attempt
-
-    @property
-    def nacks(self) -> int:
-        """How often a worker gave it back."""
-        return self.delivery.nacks
-
-    @property
-    def additional_deliveries(self) -> int:
-        """How often it was handed out again because nobody answered for it."""
-        return self.delivery.additional_deliveries
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Short strings that travel with it."""
-        return dict(self.delivery.headers)
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
-        return dict(self.delivery.keys)
-
-    @property
-    def priority(self) -> int:
-        """0 to 9, 9 first."""
-        return self.delivery.priority
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id} of {self.queue!r}, {len(self.body)} bytes>"
-
-
-class Job(_Held):
+class Job(Delivery):
     """A job that was handed out to us: do it, then say `done()` or `fail()`."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("_source", "is_settled")
 
-    def __init__(self, delivery: Delivery, source: Queue) -> None:
-        self.delivery = delivery
+    def __init__(self, entry: Entry, source: Queue) -> None:
+        self.entry = entry
         self.is_settled = False
+        """Done or given back, through this object."""
         self._source = source
 
     def done(self, result: Body | None = None) -> bool:
@@ -158,13 +90,13 @@ class Job(_Held):
             error.add_note(_note(self, second))
 
 
-class AsyncJob(_Held):
+class AsyncJob(Delivery):
     """The same for asyncio."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("_source", "is_settled")
 
-    def __init__(self, delivery: Delivery, source: AsyncQueue) -> None:
-        self.delivery = delivery
+    def __init__(self, entry: Entry, source: AsyncQueue) -> None:
+        self.entry = entry
         self.is_settled = False
         self._source = source
 
@@ -224,5 +156,5 @@ def said(error: BaseException) -> str:
     return text.encode("utf-8", "replace").decode()[:ERROR_CHARS_MAX]
 
 
-def _note(job: _Held, second: Error) -> str:
+def _note(job: Delivery, second: Error) -> str:
     return f"Giving job {job.id} back failed too ({second}); it returns when its retry time is over."

@@ -1,17 +1,14 @@
 """The connections of one queue: shared ones for short calls, one each for calls that wait for jobs.
 
 Commands that the node answers at once share one connection per node (`shared`), and adds, which may have to wait for
-copies, share another, so that an ack never waits behind an add. A GETJOB keeps its connection busy for as
-long as it waits, and so does a WAITJOB, an add without a limit, or a raw command, of which we can't tell: such a call
-takes an idle connection or makes a new one, and puts it back when the answer is here. There are at most WAITING_MAX of
-them; more are refused, since waiting for a place to wait could last for ever.
+copies, share another, so that an ack never waits behind an add. A GETJOB keeps its connection busy for as long as it
+waits, and so does whatever else does not share (`manners`): such a call takes an idle connection or makes a new one,
+and puts it back when the answer is here. There are at most WAITING_MAX of them; more are refused, since waiting for a
+place to wait could last for ever.
 
 Which node? `nodes` knows an order. The first that can be reached is used. A node that is leaving, or still loading, has
 not done anything when it says so: the next one is asked. One whose connection breaks is left to the caller as
 `Unknown`; the call after that goes to the next node.
-
-Since connections are shared, a command that changes its connection (MONITOR, CLIENT REPLY, AUTH …) is refused:
-it would change it for some later call, and what the node then sends would be taken for that call's answer.
 
 A pool does not survive a fork: the child forgets the connections (they are the parent's conversations)
 and makes its own.
@@ -24,67 +21,68 @@ import contextlib
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
+from weakref import WeakSet
 
-from .adding import ADD_TIMEOUT_S
 from .asks import Undo
 from .connection import AsyncConnection, Connection
-from .errors import BadRequest, Closed, Error, Leaving, Loading, TooManyClients, Unknown, Unreachable
+from .errors import Closed, Error, Leaving, Loading, TooManyClients, Unknown, Unreachable
+from .manners import SHARED_PATIENCE_S, check_shared, shares
 from .nodes import Nodes
-from .resp import Argv, Reply, to_bytes, to_text
+from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
 from .target import Target, none_reachable
 
 WAITING_MAX: Final = 1000
-SHARED_PATIENCE_S: Final = ADD_TIMEOUT_S
-"""A call that may wait longer than this has a connection of its own."""
-ALONE: Final = frozenset(("GETJOB", "WAITJOB"))
-CAN_SHARE: Final = os.name != "nt"
-"""Elsewhere the kernel does not understand how long we wait for an answer."""
-
-_BY_HAND: Final = "try it with `holdfast cli`"
-ADVICE: Final = {
-    "MONITOR": _BY_HAND,
-    "QUIT": "use close()",
-    "AUTH": "put the password into the url, holdfast://:password@host",
-    "HELLO": "the client chooses the protocol; HELLO alone lists the nodes",
-    "CLIENT REPLY": "every call needs its answer",
-    "CLIENT SETNAME": _BY_HAND,
-    "CLIENT SETINFO": _BY_HAND,
-}
-"""What must not be sent over a connection that others will use, and what to do instead."""
-PRIVATE: Final = frozenset(each.partition(" ")[0] for each in ADVICE)
-SHARED: Final = frozenset((
-    "ACKJOB", "NACK", "RELEASE", "KEEPALIVE", "PROGRESS", "WORKING", "ADDJOB", "ADDJOBS", "PING", "SHOW", "QLEN",
-    "QSTAT", "QPEEK", "EXPLAIN", "CANCEL", "QSCAN", "QUEUE", "WORKER", "DELJOB", "ENQUEUE", "MOVE", "PRIORITY",
-))
-"""Commands whose answer is never far; anything else has a connection to itself."""
+NOT_NOW: Final = (Leaving, Loading)
 
 
-def shares(argv: Argv, patience: float | None, target: Target) -> bool:
-    """May this command go where others go?"""
-    return (
-        argv[0] in SHARED and patience is not None and patience <= SHARED_PATIENCE_S and CAN_SHARE
-        and target.tls is None  # Two threads must not use one TLS connection at once.
-    )
-
-
-class Pool:
-    """Connections to the nodes of a url; a `Channel` for many threads."""
+class _Trying:
+    """What both pools do when a node does not take a call: try the next, or tell the caller."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self.nodes = Nodes(tuple(targets))
         self._is_closed = False
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
-        self._lines: dict[tuple[Target, bool], Shared] = {}
+
+    def _failed(self, target: Target, error: Error, failures: list[Error]) -> None:
+        """Nothing was sent: the next node. It may have been: raised, nobody may send it again but the caller."""
+        self.nodes.failed(target)
+        if isinstance(error, Unreachable):
+            failures.append(error)
+        elif self._is_closed:
+            raise closed() from None
+        else:
+            raise error
+
+    def _is_refused(self, target: Target, reply: Reply, failures: list[Error]) -> bool:
+        """A node that is leaving, or still loading, has not done anything when it says so."""
+        if not isinstance(reply, NOT_NOW):
+            return False
+        failures.append(reply)
+        self.nodes.failed(target)
+        return True
+
+
+def last_word(failures: list[Error]) -> Error:
+    """No node took the call: what the last one said, unless nobody said anything."""
+    if isinstance(failures[-1], Unreachable):
+        raise none_reachable(failures)
+    return failures[-1]
+
+
+class Pool(_Trying):
+    """Connections to the nodes of a url; a `Channel` for many threads."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        super().__init__(targets)
         self._forget()
+        _POOLS.add(self)
 
     def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = "") -> Reply:
         check_shared(argv)
-        if self._pid != os.getpid():
-            self._forget()
         failures: list[Error] = []
         for target in self.nodes.order(near):
             try:
@@ -98,46 +96,28 @@ class Pool:
                         self._learn(target)
                 else:
                     reply = self._alone(target, argv, patience, undo)
-            except Unreachable as error:
-                failures.append(error)
-                self.nodes.failed(target)
+            except (Unreachable, Unknown) as error:
+                self._failed(target, error, failures)
                 continue
-            except Unknown:
-                self.nodes.failed(target)
-                if self._is_closed:
-                    raise closed() from None
-                raise
-            if not isinstance(reply, Leaving | Loading):
+            if not self._is_refused(target, reply, failures):
                 if undo is not None and self.nodes.saw(reply):
                     self._let_go()
                 return reply
-            failures.append(reply)
-            self.nodes.failed(target)
-        if isinstance(failures[-1], Unreachable):
-            raise none_reachable(failures)
-        return failures[-1]
+        return last_word(failures)
 
     def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
         if not commands:
             return []
         for argv in commands:
             check_shared(argv)
-        if self._pid != os.getpid():
-            self._forget()
         failures: list[Error] = []
         for target in self.nodes.order(near):
             try:
                 if all(shares(argv, 0, target) for argv in commands):
                     return self._line(target, False).call_many(commands)
                 return self._alone_many(target, commands)
-            except Unreachable as error:
-                failures.append(error)
-                self.nodes.failed(target)
-            except Unknown:
-                self.nodes.failed(target)
-                if self._is_closed:
-                    raise closed() from None
-                raise
+            except (Unreachable, Unknown) as error:
+                self._failed(target, error, failures)
         raise none_reachable(failures)
 
     def twin(self) -> AsyncPool:
@@ -146,7 +126,7 @@ class Pool:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            connections = [*self._idle, *self._busy]
+            connections = [*chain.from_iterable(self._idle.values()), *self._busy]
             lines = list(self._lines.values())
             self._idle.clear()
         for connection in connections:
@@ -178,8 +158,10 @@ class Pool:
 
     def _alone(self, target: Target, argv: Argv, patience: float | None, undo: Undo | None) -> Reply:
         is_waiting = patience is None or patience > 0
-        if is_waiting and not self._waiting.acquire(blocking=False):
-            raise crowded()
+        with self._lock:
+            if is_waiting and self._waiting >= WAITING_MAX:
+                raise crowded()
+            self._waiting += is_waiting
         try:
             connection = self._checkout(target)
             try:
@@ -187,8 +169,8 @@ class Pool:
             finally:
                 self._checkin(connection)
         finally:
-            if is_waiting:
-                self._waiting.release()
+            with self._lock:
+                self._waiting -= is_waiting
 
     def _alone_many(self, target: Target, commands: Sequence[Argv]) -> list[Reply]:
         connection = self._checkout(target)
@@ -202,9 +184,9 @@ class Pool:
             with self._lock:
                 if self._is_closed:
                     raise closed()
-                connection = next((each for each in reversed(self._idle) if each.target == target), None)
+                idle = self._idle[target]
+                connection = idle.pop() if idle else None
                 if connection is not None:
-                    self._idle.remove(connection)
                     self._busy.add(connection)
             if connection is None:
                 return self._connect(target)
@@ -229,37 +211,49 @@ class Pool:
         with self._lock:
             self._busy.discard(connection)
             if connection.is_open and not self._is_closed:
-                self._idle.append(connection)
+                self._idle[connection.target].append(connection)
 
     def _let_go(self) -> None:
         """Another node is better: connections that lie idle elsewhere will not be used soon."""
         best = self.nodes.order()[0]
         with self._lock:
-            old = [each for each in self._idle if each.target != best]
-            self._idle = [each for each in self._idle if each.target == best]
+            old = [each for target in list(self._idle) if target != best for each in self._idle.pop(target)]
         for connection in old:
             connection.close()
 
     def _forget(self) -> None:
         """Start with nothing: in a new pool, and in a forked child."""
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._making = threading.Lock()
-        self._waiting = threading.Semaphore(WAITING_MAX)
-        self._idle = []
-        self._busy = set()
-        self._lines = {}
+        self._waiting = 0
+        """Calls that wait for jobs, or may."""
+        self._idle: defaultdict[Target, list[Connection]] = defaultdict(list)
+        self._busy: set[Connection] = set()
+        self._lines: dict[tuple[Target, bool], Shared] = {}
 
 
-class AsyncPool:
+_POOLS: Final[WeakSet[Pool]] = WeakSet()
+"""All of this process."""
+
+
+def forget_all() -> None:
+    """In a forked child: what the parent's pools have is the parent's."""
+    for pool in _POOLS:
+        pool._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_all)
+
+
+class AsyncPool(_Trying):
     """The same for the tasks of one event loop."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
-        self.nodes = Nodes(tuple(targets))
-        self._is_closed = False
+        super().__init__(targets)
         self._making = asyncio.Lock()
         self._waiting = 0
-        self._idle: list[AsyncConnection] = []
+        self._idle: defaultdict[Target, list[AsyncConnection]] = defaultdict(list)
         self._busy: set[AsyncConnection] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._lines: dict[tuple[Target, bool], AsyncShared] = {}
@@ -281,24 +275,14 @@ class AsyncPool:
                         await self._learn(target)
                 else:
                     reply = await self._alone(target, argv, patience, undo)
-            except Unreachable as error:
-                failures.append(error)
-                self.nodes.failed(target)
+            except (Unreachable, Unknown) as error:
+                self._failed(target, error, failures)
                 continue
-            except Unknown:
-                self.nodes.failed(target)
-                if self._is_closed:
-                    raise closed() from None
-                raise
-            if not isinstance(reply, Leaving | Loading):
+            if not self._is_refused(target, reply, failures):
                 if undo is not None and self.nodes.saw(reply):
                     await self._let_go()
                 return reply
-            failures.append(reply)
-            self.nodes.failed(target)
-        if isinstance(failures[-1], Unreachable):
-            raise none_reachable(failures)
-        return failures[-1]
+        return last_word(failures)
 
     async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
         if not commands:
@@ -311,19 +295,13 @@ class AsyncPool:
                 if all(shares(argv, 0, target) for argv in commands):
                     return await (await self._line(target, False)).call_many(commands)
                 return await self._alone_many(target, commands)
-            except Unreachable as error:
-                failures.append(error)
-                self.nodes.failed(target)
-            except Unknown:
-                self.nodes.failed(target)
-                if self._is_closed:
-                    raise closed() from None
-                raise
+            except (Unreachable, Unknown) as error:
+                self._failed(target, error, failures)
         raise none_reachable(failures)
 
     async def close(self) -> None:
         self._is_closed = True
-        connections = [*self._idle, *self._busy]
+        connections = [*chain.from_iterable(self._idle.values()), *self._busy]
         self._idle.clear()
         for connection in connections:
             await connection.close()
@@ -380,15 +358,14 @@ class AsyncPool:
         for task in connection.withdrawals:
             task.add_done_callback(self._leaving.discard)
         if connection.is_open and not self._is_closed:
-            self._idle.append(connection)
+            self._idle[connection.target].append(connection)
 
     async def _checkout(self, target: Target) -> AsyncConnection:
         if self._was_closed():
             raise closed()
-        for connection in [each for each in self._idle if each.target == target][::-1]:
-            if connection not in self._idle:
-                continue
-            self._idle.remove(connection)
+        idle = self._idle[target]
+        while idle:
+            connection = idle.pop()
             if not connection.is_stale():
                 self._busy.add(connection)
                 return connection
@@ -404,31 +381,13 @@ class AsyncPool:
     async def _let_go(self) -> None:
         """See `Pool._let_go`."""
         best = self.nodes.order()[0]
-        old = [each for each in self._idle if each.target != best]
-        self._idle = [each for each in self._idle if each.target == best]
+        old = [each for target in list(self._idle) if target != best for each in self._idle.pop(target)]
         for connection in old:
             await connection.close()
 
     def _was_closed(self) -> bool:
         """A question of its own: between two awaits the answer changes."""
         return self._is_closed
-
-
-def check_shared(argv: Argv) -> None:
-    """`BadRequest` for a command that must not be sent over a connection others will use."""
-    word = argv[0] if isinstance(argv[0], str) else to_text(to_bytes(argv[0]))
-    if word in SHARED or word in ALONE:
-        return
-    word = word.upper()
-    if word not in PRIVATE:
-        return
-    if word == "HELLO" and len(argv) == 1:
-        return  # Only asks for the nodes of the cluster.
-    if word == "CLIENT":
-        word = f"CLIENT {to_text(to_bytes(argv[1])).upper()}" if len(argv) > 1 else ""
-    advice = ADVICE.get(word)
-    if advice is not None:
-        raise BadRequest(f"{word} changes the connection, which other calls of this queue use as well: {advice}")
 
 
 def closed() -> Closed:

@@ -29,8 +29,9 @@ from typing import Protocol, TypeVar, Unpack
 from . import asks, checks
 from .adding import AddOptions
 from .admin import Admin, AsyncAdmin
-from .asks import Ask, Cancelled, Held, Kept, Settling, Undo
+from .asks import Ask, Cancelled, Kept, Settling, Undo, held, id_of
 from .checks import Body
+from .delivery import Delivery
 from .errors import Empty, LeaseLost, Unknown
 from .jobs import AsyncJob, Job
 from .resp import Arg, Argv, Reply
@@ -131,7 +132,7 @@ class Queue(Admin):
 
         For one job, `LeaseLost` is raised when it is somebody else's by now; among several it is not counted.
         """
-        return self._settle(asks.done(held(jobs), result)) if jobs else 0
+        return self._settle(asks.done(jobs, result)) if jobs else 0
 
     def fail(
         self, *jobs: Job | str, error: str = "", after: float | None = None, dead: bool = False,
@@ -144,11 +145,11 @@ class Queue(Admin):
         dead       no more attempts: it goes to the dead jobs
         throttled  whoever the job is for has enough: its whole domain slows down for `after` seconds
         """
-        return self._settle(asks.fail(held(jobs), error, after, dead, throttled)) if jobs else 0
+        return self._settle(asks.fail(jobs, error, after, dead, throttled)) if jobs else 0
 
     def release(self, *jobs: Job | str, after: float | None = None) -> int:
         """Give these jobs back without blame: it uses up no attempt. Returns how many are queued again."""
-        return self._settle(asks.release(held(jobs), after)) if jobs else 0
+        return self._settle(asks.release(jobs, after)) if jobs else 0
 
     def extend(self, job: Job | str, seconds: float | None = None) -> float:
         """The lease begins again; returns its length in seconds. `NoJob`, `TooLate`, `LeaseLost`.
@@ -156,28 +157,27 @@ class Queue(Admin):
         Without `seconds` it is the job's retry time, and half of the job's life is the limit. With `seconds`
         it has no limit but the job's life, and only the holder of the job may ask.
         """
-        one = held((job,))[0]
-        if seconds is None or not one.token:
-            return self._ask(asks.extend(one, seconds))
-        return kept(one, self._ask(asks.keep([one], seconds)), seconds)
+        if seconds is None or not isinstance(job, Delivery) or not job.token:
+            return self._ask(asks.extend(id_of(job), seconds))
+        return kept(job, self._ask(asks.keep([job], seconds)), seconds)
 
     def keep(self, jobs: Sequence[Job], seconds: float) -> list[Kept]:
         """Extend many leases in one call. For each: "ok", "cancelled" (please stop), "lost" or "unknown"."""
-        return self._ask(asks.keep(held(jobs), seconds)) if jobs else []
+        return self._ask(asks.keep([held(job) for job in jobs], seconds)) if jobs else []
 
     def progress(self, job: Job, fraction: float, text: str = "") -> bool:
         """Say how far a job is. False: somebody wants it to stop."""
-        return self._ask(asks.progress(held((job,))[0], fraction, text))
+        return self._ask(asks.progress(held(job), fraction, text))
 
     def cancel(self, job: Job | str) -> Cancelled:
         """Don't do this job. "cancelled": it waited; "asked": its worker will be told; "unknown": it is not there."""
-        return self._ask(asks.cancel(held((job,))[0].id))
+        return self._ask(asks.cancel(id_of(job)))
 
     def wait(
         self, *jobs: Job | str, timeout: float | None = None, any: bool = False
     ) -> list[Waited]:
         """Wait until these jobs (or one of them, with `any`) have ended, and say what became of each."""
-        return self._ask(asks.wait([each.id for each in held(jobs)], timeout, any)) if jobs else []
+        return self._ask(asks.wait([id_of(each) for each in jobs], timeout, any)) if jobs else []
 
     def peek(self, queue: str, count: int = 10) -> list[Peeked]:
         """Look at the next jobs without taking them; a negative count looks from the newest end."""
@@ -185,11 +185,11 @@ class Queue(Admin):
 
     def show(self, job: Job | str) -> JobView | None:
         """Everything this node knows about a job, None if it knows nothing."""
-        return self._ask(asks.show(held((job,))[0].id))
+        return self._ask(asks.show(id_of(job)))
 
     def explain(self, job: Job | str) -> Explanation | None:
         """Why a job is not running, or why it ran twice; None if nobody knows it."""
-        return self._ask(asks.explain(held((job,))[0].id))
+        return self._ask(asks.explain(id_of(job)))
 
     def call(self, *words: Arg) -> Reply:
         """Any command, in its own words; the raw answer. For what has no method here.
@@ -228,13 +228,12 @@ class Queue(Admin):
         return ask.answer(self.channel.call(ask.argv, ask.patience, ask.undo, ask.near))
 
     def _settle(self, settling: Settling) -> int:
-        commands, near, jobs = settling
         try:
-            if len(commands) == 1:
-                return settling.count([self.channel.call(commands[0], near=near)])
-            return settling.count(self.channel.call_many(commands, near))
+            if len(settling.commands) == 1:
+                return settling.count([self.channel.call(settling.commands[0], near=settling.near)])
+            return settling.count(self.channel.call_many(settling.commands, settling.near))
         except Unknown as error:
-            error.jobs = jobs
+            error.jobs = settling.ids()
             raise
 
 
@@ -290,43 +289,42 @@ class AsyncQueue(AsyncAdmin):
 
     async def done(self, *jobs: AsyncJob | str, result: Body | None = None) -> int:
         """See `Queue.done`."""
-        return await self._settle(asks.done(held(jobs), result)) if jobs else 0
+        return await self._settle(asks.done(jobs, result)) if jobs else 0
 
     async def fail(
         self, *jobs: AsyncJob | str, error: str = "", after: float | None = None, dead: bool = False,
         throttled: bool = False,
     ) -> int:
         """See `Queue.fail`."""
-        return await self._settle(asks.fail(held(jobs), error, after, dead, throttled)) if jobs else 0
+        return await self._settle(asks.fail(jobs, error, after, dead, throttled)) if jobs else 0
 
     async def release(self, *jobs: AsyncJob | str, after: float | None = None) -> int:
         """See `Queue.release`."""
-        return await self._settle(asks.release(held(jobs), after)) if jobs else 0
+        return await self._settle(asks.release(jobs, after)) if jobs else 0
 
     async def extend(self, job: AsyncJob | str, seconds: float | None = None) -> float:
         """See `Queue.extend`."""
-        one = held((job,))[0]
-        if seconds is None or not one.token:
-            return await self._ask(asks.extend(one, seconds))
-        return kept(one, await self._ask(asks.keep([one], seconds)), seconds)
+        if seconds is None or not isinstance(job, Delivery) or not job.token:
+            return await self._ask(asks.extend(id_of(job), seconds))
+        return kept(job, await self._ask(asks.keep([job], seconds)), seconds)
 
     async def keep(self, jobs: Sequence[AsyncJob], seconds: float) -> list[Kept]:
         """See `Queue.keep`."""
-        return await self._ask(asks.keep(held(jobs), seconds)) if jobs else []
+        return await self._ask(asks.keep([held(job) for job in jobs], seconds)) if jobs else []
 
     async def progress(self, job: AsyncJob, fraction: float, text: str = "") -> bool:
         """See `Queue.progress`."""
-        return await self._ask(asks.progress(held((job,))[0], fraction, text))
+        return await self._ask(asks.progress(held(job), fraction, text))
 
     async def cancel(self, job: AsyncJob | str) -> Cancelled:
         """See `Queue.cancel`."""
-        return await self._ask(asks.cancel(held((job,))[0].id))
+        return await self._ask(asks.cancel(id_of(job)))
 
     async def wait(
         self, *jobs: AsyncJob | str, timeout: float | None = None, any: bool = False
     ) -> list[Waited]:
         """See `Queue.wait`."""
-        return await self._ask(asks.wait([each.id for each in held(jobs)], timeout, any)) if jobs else []
+        return await self._ask(asks.wait([id_of(each) for each in jobs], timeout, any)) if jobs else []
 
     async def peek(self, queue: str, count: int = 10) -> list[Peeked]:
         """See `Queue.peek`."""
@@ -334,11 +332,11 @@ class AsyncQueue(AsyncAdmin):
 
     async def show(self, job: AsyncJob | str) -> JobView | None:
         """See `Queue.show`."""
-        return await self._ask(asks.show(held((job,))[0].id))
+        return await self._ask(asks.show(id_of(job)))
 
     async def explain(self, job: AsyncJob | str) -> Explanation | None:
         """See `Queue.explain`."""
-        return await self._ask(asks.explain(held((job,))[0].id))
+        return await self._ask(asks.explain(id_of(job)))
 
     async def call(self, *words: Arg) -> Reply:
         """See `Queue.call`."""
@@ -369,34 +367,16 @@ class AsyncQueue(AsyncAdmin):
         return ask.answer(await self.channel.call(ask.argv, ask.patience, ask.undo, ask.near))
 
     async def _settle(self, settling: Settling) -> int:
-        commands, near, jobs = settling
         try:
-            if len(commands) == 1:
-                return settling.count([await self.channel.call(commands[0], near=near)])
-            return settling.count(await self.channel.call_many(commands, near))
+            if len(settling.commands) == 1:
+                return settling.count([await self.channel.call(settling.commands[0], near=settling.near)])
+            return settling.count(await self.channel.call_many(settling.commands, settling.near))
         except Unknown as error:
-            error.jobs = jobs
+            error.jobs = settling.ids()
             raise
 
 
-def held(jobs: Iterable[Job | AsyncJob | str]) -> list[Held]:
-    """Job objects and bare ids, mixed as the caller likes."""
-    return [_held(job) for job in jobs]
-
-
-def _held(job: object) -> Held:
-    if isinstance(job, str):
-        return Held(job)
-    if isinstance(job, Job | AsyncJob):
-        return Held(job.delivery.id, job.delivery.token)
-    found = getattr(job, "id", None)
-    if isinstance(found, str):
-        return Held(found)
-    hint = "; pass several as done(*jobs)" if isinstance(job, list | tuple | set) else ""
-    raise TypeError(f"a job or its id is wanted, not {checks.kind(job)}{hint}")
-
-
-def kept(job: Held, words: list[Kept], seconds: float) -> float:
+def kept(job: Delivery, words: list[Kept], seconds: float) -> float:
     """The length of a lease that was extended, or what became of it."""
     if words[0] == "lost":
         raise LeaseLost(f"job {job.id} is no longer ours: its lease ended, or it did")

@@ -123,11 +123,12 @@ class Shared:
                 if self._broken is not None:
                     raise self.target.unreachable("it was closed")
                 self._line.append(mine)
-                self._outbox.append(data)
                 sends = not self._is_sending
                 self._is_sending = True
+                if not sends:
+                    self._outbox.append(data)
             if sends:
-                self._send()
+                self._send(data)
                 sends = False
             with self._lock:
                 mine.is_reader = not mine.is_over and not self._is_read
@@ -148,18 +149,19 @@ class Shared:
             raise mine.error
         return mine.replies
 
-    def _send(self) -> None:
+    def _send(self, data: bytes) -> None:
+        """Mine, and then all that was put into the outbox meanwhile."""
         while True:
-            with self._lock:
-                data = b"".join(self._outbox)
-                self._outbox.clear()
-                if not data or self._broken is not None:
-                    self._is_sending = False
-                    return
             try:
                 self._socket.sendall(data)
             except OSError as error:
                 self._break(self.target.lost(error))
+            with self._lock:
+                if not self._outbox or self._broken is not None:
+                    self._is_sending = False
+                    return
+                data = b"".join(self._outbox)
+                self._outbox.clear()
 
     def _read(self, mine: _Ticket) -> None:
         """Read for everybody until my own answers are here."""
@@ -172,7 +174,10 @@ class Shared:
                 reader.feed(data)
                 while (reply := reader.gets()) is not NOT_READY:
                     if not isinstance(reply, PUSH):
-                        self._deliver(reply, mine)
+                        ticket = self._line[0]
+                        ticket.replies.append(reply)
+                        if len(ticket.replies) == ticket.count:
+                            self._end(ticket, mine)
         except BlockingIOError:
             self._break(self.target.silent(self._silence or 0))
         except OSError as error:
@@ -184,15 +189,13 @@ class Shared:
         self._used = time.monotonic()
         self._pass_on(mine)
 
-    def _deliver(self, reply: Reply, reader: _Ticket) -> None:
-        ticket = self._line[0]
-        ticket.replies.append(reply)
-        if len(ticket.replies) == ticket.count:
-            with self._lock:
-                self._line.popleft()
-                ticket.is_over = True
-                if ticket is not reader:
-                    ticket.wake()
+    def _end(self, ticket: _Ticket, reader: _Ticket) -> None:
+        """The first in the line has all its answers."""
+        with self._lock:
+            self._line.popleft()
+            ticket.is_over = True
+            if ticket is not reader:
+                ticket.wake()
 
     def _pass_on(self, mine: _Ticket) -> None:
         """I read no longer: the first in the line that is still there does."""

@@ -32,9 +32,14 @@ class Target:
     answer_timeout: float | None = ANSWER_TIMEOUT_S
     resp3: bool = False
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Known from the start: each call looks its connection up by this."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.host, self.port, self.path)))
 
     def __hash__(self) -> int:
-        return hash((self.host, self.port, self.path))
+        return self._hash
 
     def __str__(self) -> str:
         if self.path:

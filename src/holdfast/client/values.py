@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from .errors import BadReply, Error
 from .resp import Reply, to_text
@@ -19,30 +19,6 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Ending: TypeAlias = Literal["done", "dead", "expired", "deleted", "waiting", "unknown"]
 """How a job that was waited for stands; `waiting` and `unknown` are no ending."""
-
-
-class Delivery:
-    """One hand-out of one job, as data. No dataclass: a worker makes one per job, and those cost thrice as much."""
-
-    __slots__ = (
-        "additional_deliveries", "attempt", "body", "headers", "id", "keys", "nacks", "priority", "queue", "token",
-    )
-
-    def __init__(self, id: str, queue: str, body: bytes, token: str = "") -> None:
-        self.id = id
-        self.queue = queue
-        self.body = body
-        self.nacks = 0
-        """How often a worker gave the job back."""
-        self.additional_deliveries = 0
-        """How often it was handed out again because nobody answered for it."""
-        self.token = token
-        """Proof that this hand-out is ours; empty where it was not asked for."""
-        self.attempt = 1
-        self.priority = 5
-        self.headers = NOTHING
-        self.keys = NOTHING
-        """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +147,14 @@ def whole(reply: Reply) -> int:
     """The reply is an integer."""
     if isinstance(reply, int):
         return reply
-    raise _unexpected("an integer", reply)
+    raise unexpected("an integer", reply)
 
 
 def data(reply: Reply) -> bytes:
     """The reply is a string."""
     if isinstance(reply, bytes):
         return reply
-    raise _unexpected("a string", reply)
+    raise unexpected("a string", reply)
 
 
 def text(reply: Reply) -> str:
@@ -190,12 +166,21 @@ def items(reply: Reply) -> list[Reply]:
     """The reply is an array."""
     if isinstance(reply, list):
         return reply
-    raise _unexpected("an array", reply)
+    raise unexpected("an array", reply)
 
 
 def texts(reply: Reply) -> list[str]:
     """The reply is an array of names or ids."""
     return [text(item) for item in items(reply)]
+
+
+def ids(reply: Reply) -> list[str]:
+    """The reply is an array of ids, which are ASCII. No call for each: a bulk add has thousands."""
+    found: list[Any] = items(reply)
+    try:
+        return [each.decode() for each in found]
+    except (AttributeError, UnicodeDecodeError):
+        raise unexpected("ids", reply) from None
 
 
 def fields(reply: Reply) -> dict[str, Reply]:
@@ -204,50 +189,8 @@ def fields(reply: Reply) -> dict[str, Reply]:
         return {text(name): value for name, value in reply.items()}
     flat = items(reply)
     if len(flat) % 2:
-        raise _unexpected("names and values", reply)
+        raise unexpected("names and values", reply)
     return {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def deliveries(reply: Reply) -> list[Delivery]:
-    """What GETJOB answers, with or without counters and meta; null is no job."""
-    return [] if reply is None else [_delivery(items(entry)) for entry in items(reply)]
-
-
-META_AT: Final = 7
-"""Where the token's name is in an entry with counters and meta. They come in this order."""
-
-
-def _delivery(entry: list[Reply]) -> Delivery:
-    if len(entry) < 3:
-        raise _unexpected("queue, id, body", entry)
-    queue, job_id, body = entry[:3]
-    if not (isinstance(queue, bytes) and isinstance(job_id, bytes) and isinstance(body, bytes)):
-        raise _unexpected("queue, id, body", entry)
-    job = Delivery(job_id.decode("utf-8", "surrogateescape"), queue.decode("utf-8", "surrogateescape"), body)
-    if len(entry) == 3:
-        return job
-    if len(entry) == META_AT + 10 and entry[META_AT] == b"token":
-        _, nacks, _, again, _, token, _, attempt, _, priority, _, headers, _, keys = entry[3:]
-    else:
-        extra = fields(entry[3:])
-        nacks, again = extra.get("nacks", 0), extra.get("additional-deliveries", 0)
-        token, attempt = extra.get("token", b""), extra.get("attempt", 1 + whole(nacks) + whole(again))
-        priority, headers, keys = extra.get("priority", 5), extra.get("headers"), extra.get("keys")
-    if not (
-        isinstance(nacks, int) and isinstance(again, int) and isinstance(token, bytes) and isinstance(attempt, int)
-        and isinstance(priority, int)
-    ):
-        raise _unexpected("counters, token, attempt, priority", entry)
-    job.nacks = nacks
-    job.additional_deliveries = again
-    job.token = token.decode("ascii", "replace")
-    job.attempt = attempt
-    job.priority = priority
-    if headers:
-        job.headers = strings(headers)
-    if keys:
-        job.keys = strings(keys)
-    return job
 
 
 def strings(reply: Reply) -> dict[str, str]:
@@ -257,10 +200,12 @@ def strings(reply: Reply) -> dict[str, str]:
 
 def peeked(reply: Reply) -> list[Peeked]:
     """What QPEEK answers."""
-    return [
-        Peeked(id=job.id, queue=job.queue, body=job.body)
-        for job in (_delivery(items(entry)) for entry in items(reply))
-    ]
+    found = []
+    for entry in map(items, items(reply)):
+        if len(entry) < 3:
+            raise unexpected("queue, id, body", entry)
+        found.append(Peeked(id=text(entry[1]), queue=text(entry[0]), body=data(entry[2])))
+    return found
 
 
 def queue_stats(reply: Reply) -> QueueStats | None:
@@ -316,7 +261,7 @@ def job_view(reply: Reply) -> JobView | None:
     )
 
 
-def _unexpected(wanted: str, reply: Reply) -> Error:
+def unexpected(wanted: str, reply: Reply) -> Error:
     shown = repr(reply)
     return BadReply(f"expected {wanted}, got {shown if len(shown) < 80 else shown[:77] + '...'}")
 
@@ -327,7 +272,7 @@ def waited(reply: Reply) -> list[Waited]:
     for each in items(reply):
         entry = items(each)
         if len(entry) < 3:
-            raise _unexpected("id, state, result", entry)
+            raise unexpected("id, state, result", entry)
         state = text(entry[1])
         if state not in ("done", "dead", "expired", "deleted", "waiting"):
             state = "unknown"
@@ -342,7 +287,7 @@ def explanation(reply: Reply) -> Explanation | None:
         return None
     entry = items(reply)
     if len(entry) < 5:
-        raise _unexpected("id, state, summary, reasons, history", entry)
+        raise unexpected("id, state, summary, reasons, history", entry)
     reasons = [items(each) for each in items(entry[3])]
     return Explanation(
         id=text(entry[0]),
@@ -359,7 +304,7 @@ def dead_page(reply: Reply) -> tuple[str, list[DeadJob]]:
     """What DEAD LIST answers: where to go on, and jobs."""
     page = items(reply)
     if len(page) != 2:
-        raise _unexpected("cursor, jobs", page)
+        raise unexpected("cursor, jobs", page)
     jobs = [items(each) for each in items(page[1])]
     return text(page[0]), [
         DeadJob(text(each[0]), text(each[1]), text(each[2]), whole(each[3]), whole(each[4]), text(each[5]))
@@ -393,7 +338,7 @@ def names_page(reply: Reply) -> tuple[str, list[str]]:
     """What the scans answer: where to go on, and names."""
     page = items(reply)
     if len(page) != 2:
-        raise _unexpected("cursor, names", page)
+        raise unexpected("cursor, names", page)
     return text(page[0]), texts(page[1])
 
 
@@ -401,5 +346,5 @@ def jobs_page(reply: Reply) -> tuple[str, list[JobView]]:
     """What JSCAN … REPLY all answers: where to go on, and jobs."""
     page = items(reply)
     if len(page) != 2:
-        raise _unexpected("cursor, jobs", page)
+        raise unexpected("cursor, jobs", page)
     return text(page[0]), [view for each in items(page[1]) if (view := job_view(each)) is not None]

@@ -194,6 +194,8 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
+    if is_at_most_once(jid) and jid not in node.tombs and is_made_by_a_node_we_know(node, jid):
+        return tell_once(node, jid)
     if not is_worth_keeping(node, jid):
         return False
     job = make_ended(node, jid, True)
@@ -203,9 +205,24 @@ def ack_unknown(node: Node, jid: bytes) -> bool:
     return True
 
 
+def tell_once(node: Node, jid: bytes) -> bool:
+    """An at-most-once job is not delivered again, whatever becomes of its ack. But while the node that handed it out
+    takes it for being out, it has a place where only so many may be."""
+    if node.broken("stray-ack-dropped"):
+        return False
+    for peer in node.peers:
+        if peer.is_linked:
+            write_setack(node, peer, jid, DONE, True, 0)
+    return True
+
+
+def is_at_most_once(jid: bytes) -> bool:
+    return int(jid[42:46], 16) % 2 == 0
+
+
 def is_worth_keeping(node: Node, jid: bytes) -> bool:
     """Whether there may be such a job, which can be delivered again."""
-    if jid in node.tombs or int(jid[42:46], 16) % 2 == 0:
+    if jid in node.tombs or is_at_most_once(jid):
         return False
     if jid.startswith(node.own.prefix) and id_seq(jid) > node.seq and not is_of_an_earlier_life(node, jid):
         return False  # a number that was never given out

@@ -33,7 +33,7 @@ class Postponed(Refused):
 
 def admit(node: Node, queue: Queue, count: i64) -> None:
     """Raises Refused if the queue would hold more than it may."""
-    if queue.maxlen > 0 and queue.held + count > queue.maxlen:
+    if queue.maxlen > 0 and queue.held + count > queue.maxlen and not node.broken("maxlen-not-asked"):
         raise Refused(errors.MAXLEN)
     if queue.total_most > 0:
         found = quota.find(node, JOBS, queue.name)

@@ -193,7 +193,7 @@ def hand_out(node: Node, session: Session, claim: Claim, job: Job, worker: bytes
     outlive(node, job, node.now + ms)
     leases.forget(node, job)
     node.handouts += 1
-    lease = Lease(node.start, node.handouts, worker, session.address.encode(), node.now, ms)
+    lease = Lease(node.start, node.handouts, worker, session.where, node.now, ms)
     claim.put(job, lease, job.body)
     leases.give(node, job, lease)
     leases.handed_out(node, job, session, lease, ms)

@@ -60,7 +60,7 @@ def mute(node: Node, session: Session, start: i64) -> None:
 def tell_monitors(node: Node, session: Session, argv: list[bytes]) -> None:
     words = b" ".join([quoted(word) for word in without_secrets(argv)])
     line = b"+%d.%06d [%b] %b\r\n" % (
-        node.wall // 1000, (node.wall % 1000) * 1000, session.address.encode(), words,
+        node.wall // 1000, (node.wall % 1000) * 1000, session.where, words,
     )
     for monitor in node.monitors:
         if monitor is not session:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import gates, groups, home, inquire, requeue
+from holdfast.core import believers, gates, groups, home, inquire, requeue
 from holdfast.core.acks import Ending
+from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
     ACKED,
@@ -69,6 +70,7 @@ class Explanation:
         self.weight: i64 = 0  # how much it should know: who sees to a job knows more than who has a copy
         self.reasons: list[Reason] = []
         self.history: list[bytes] = []
+        self.keys: list[Key] = []  # about which one node decides
 
     def summary(self) -> bytes:
         if not self.reasons:
@@ -239,6 +241,7 @@ def look(node: Node, jid: bytes) -> Explanation:
     for finder in REASONS:
         found.reasons += finder(node, job)
     found.history = history(node, job)
+    found.keys = believers.keys_of(node, job)
     return found
 
 
@@ -247,9 +250,11 @@ class Explaining(Question):
         super().__init__(session)
         self.jid: bytes = jid
         self.best: Explanation = best
+        self.keys: list[Key] = best.keys  # as this node knows them
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
         heard = read(reader)
+        believers.hear(peer, reader, self.keys)
         if heard.weight > self.best.weight:
             self.best = heard
 
@@ -260,13 +265,24 @@ class Explaining(Question):
             if missing:
                 words += b"; %d node%b cannot be reached" % (len(missing), b"" if len(missing) == 1 else b"s")
             self.best.reasons.append(Reason(b"unknown", words))
+        add_believers(node, self.best, self.keys)
         write_explanation(out, self.session, self.jid, self.best)
+
+
+def add_believers(node: Node, found: Explanation, keys: list[Key]) -> None:
+    for key in keys:
+        words = believers.words_of(key, believers.missing(node))
+        if words:
+            found.reasons.append(Reason(b"believers", words))
 
 
 def explain(node: Node, session: Session, jid: bytes) -> None:
     found = look(node, jid)
-    if found.weight < 3 and len(node.peers) > 1:
-        inquire.ask(node, Explaining(session, jid, found), inquire.EXPLAINED, jid, -1)
+    if len(node.peers) > 1 and (found.weight < 3 or found.keys):
+        question = BytesWriter()
+        question.write(jid)
+        believers.write_slots(question, found.keys)
+        inquire.ask(node, Explaining(session, jid, found), inquire.EXPLAINED, question.getvalue(), -1)
         return
     if found.weight == 0:
         found.reasons.append(Reason(b"unknown", b"this node does not know it"))
@@ -292,6 +308,8 @@ def write_explanation(out: BytesWriter, session: Session, jid: bytes, found: Exp
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     found = look(node, reader.job_id())
+    if not reader.more():
+        add_believers(node, found, found.keys)  # who asks does not know its keys, and cannot tell
     bus.write_name(out, found.state)
     bus.write_i8(out, found.weight)
     bus.write_u32(out, len(found.reasons))
@@ -302,6 +320,7 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     bus.write_u32(out, len(found.history))
     for line in found.history:
         bus.write_name(out, line)
+    believers.write_answer(node, reader, out)
 
 
 def read(reader: Reader) -> Explanation:

@@ -95,6 +95,7 @@ def leaves(node: Node, job: Job) -> None:
         groups.leave(node, job)
     if more is not None and more.unique:
         unique.ended(node, job, acks.FLUSHED)
+        more.key = b""
 
 
 def ended(node: Node, job: Job, why: i64) -> None:

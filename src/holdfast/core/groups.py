@@ -16,13 +16,13 @@ before it.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import requeue
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
-from holdfast.core.limits import GROUP_BYTES
+from holdfast.core.limits import GROUP_BYTES, LINE_BYTES
 from holdfast.core.peers import ME, MY_BIT
 
 if TYPE_CHECKING:
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from holdfast.core.queue import Queue
 
 
+NO_LINE: Final[deque[Job]] = deque()
+"""Of a group with one job, as most are; never added to."""
+
+
+@mypyc_attr(acyclic=True)
 class Group:
     def __init__(self, name: bytes) -> None:
         self.name: bytes = name
         self.turn: Job | None = None  # whose turn it is: queued, with a consumer, or about to be
-        self.line: deque[Job] = deque()  # the others in order, some perhaps ended meanwhile
+        self.line: deque[Job] = NO_LINE  # the others in order, some perhaps ended meanwhile
         self.ended: i64 = 0  # of these, so many have
 
 
@@ -90,7 +95,7 @@ def join(node: Node, job: Job) -> None:
         turn.qtime = 0
         group.turn = job
         job = turn
-    stand(group, job)
+    stand(node, group, job)
     job.queue.lined += 1
 
 
@@ -101,8 +106,11 @@ def is_out(node: Node, job: Job) -> bool:
     return job.flags & HANDED_OUT != 0 if job.responsible == ME else node.peers[job.responsible].is_linked
 
 
-def stand(group: Group, job: Job) -> None:
+def stand(node: Node, group: Group, job: Job) -> None:
     """Into the line; nearly always at its end."""
+    if group.line is NO_LINE:
+        group.line = deque()
+        node.account(LINE_BYTES)
     line = group.line
     later: list[Job] = []
     order = order_of(job)
@@ -172,7 +180,7 @@ def leave(node: Node, job: Job) -> None:
         begin_turn(node, follower)
     else:
         del queue.groups[group.name]
-        node.account(-(GROUP_BYTES + len(group.name)))
+        node.account(-(GROUP_BYTES + len(group.name) + (0 if group.line is NO_LINE else LINE_BYTES)))
 
 
 def next_in_line(group: Group, queue: Queue) -> Job | None:

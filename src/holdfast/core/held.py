@@ -9,6 +9,7 @@ from holdfast.core import bounds, domains, grants, home, quota, rules
 from holdfast.core.explain import NO_END, Reason
 from holdfast.core.job import QUEUED, Job
 from holdfast.core.peers import ME
+from holdfast.core.ranks import NOWHERE
 from holdfast.core.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def of_rules(node: Node, job: Job) -> list[Reason]:
     more = job.more
     line = queue_rules.lines.get(b"" if more is None else more.tenant)
     if line is not None and len(queue_rules.lines) > 1:
-        before = [each for each in queue_rules.lines.values() if each is not line and each.is_turning
-                  and each.due < line.due]
+        before = [each for each in queue_rules.lines.values() if each is not line and each.place != NOWHERE
+                  and each.rank < line.rank]
         if before:
             words = b"%d other tenant%b before this one" % (len(before), b" has its turn" if len(before) == 1
                                                               else b"s have their turns")

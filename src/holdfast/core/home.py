@@ -148,7 +148,7 @@ def slot_of_job(job: Job) -> i64:
 
 
 def is_home_of(node: Node, job: Job) -> bool:
-    return is_open(node, slot_of_job(job))
+    return node.homes.others == 0 or is_open(node, slot_of_job(job))
 
 
 def pass_on(node: Node, job: Job, is_pushed: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i16, i32, i64
+from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from holdfast.core import (
     acks,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 NO_TARGET: Final = -1
 
 
+@mypyc_attr(acyclic=True)
 class Add:
     def __init__(
         self, session: Session | None, queue: bytes, bodies: list[bytes], is_many: bool, options: AddOptions, now: i64,
@@ -83,7 +84,7 @@ def begin(
         raise BadRequest(b"ERR UNIQUE is for one job at a time: use ADDJOB")
     add = Add(session, queue, bodies, is_many, options, node.now, node.now + timeout_ms if timeout_ms > 0 else 0)
     draw(node, add)
-    if home.is_open(node, slot_of(add)):
+    if node.homes.others == 0 or home.is_open(node, slot_of(add)):
         try_here(node, add)
     else:
         forward.send(node, add)
@@ -184,7 +185,12 @@ def carry_out(node: Node, add: Add) -> None:
         gates.accepted(node, job)
         if options.replicate > 1:
             replicate.start_async(node, job)
-    if add.is_many:
+    if add.slot is None and not add.is_many and not options.says:
+        out = node.out
+        out.append(43)  # +
+        write_id(out, add.prefix, add.seqs[0], add.rnds[0], minutes_of(add))
+        out.write(b"\r\n")
+    elif add.is_many:
         reply(node, add, b"*%d\r\n" % len(jobs) + b"".join([b"+%b\r\n" % id_text(add, i) for i in range(len(jobs))]))
     else:
         answer(node, add, id_text(add, 0), became)
@@ -198,9 +204,8 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
         ctime = node.last_ctime + 1
     node.last_ctime = ctime
     expire = add.asked + options.ttl * 1000
-    job = Job(
-        add.seqs[i], add.rnds[i], node.origin(add.prefix), queue, add.bodies[i], ctime, expire, minutes_of(add)
-    )
+    origin = node.own if add.prefix is node.own.prefix else node.origin(add.prefix)
+    job = Job(add.seqs[i], add.rnds[i], origin, queue, add.bodies[i], ctime, expire, minutes_of(add))
     job.retry = i32(options.retry)
     job.delay = i32(options.delay)
     job.priority = i16(options.priority)

@@ -48,9 +48,10 @@ def begin(node: Node, out: BytesWriter, job: Job, session: Session, form: i64, l
     if form & META or lease_ms != 0 or job.more is not None or job.lease is not None:
         forget(node, job)
         node.handouts += 1
-        lease = Lease(node.start, node.handouts, session.name, session.address.encode(), node.now, ms)
+        lease = Lease(node.start, node.handouts, session.name, session.where, node.now, ms)
         give(node, job, lease)
-    write_rest(node, out, job, form, b"" if lease is None else token(node, lease))
+    if form != 0:
+        write_rest(node, out, job, form, b"" if lease is None else token(node, lease))
     handed_out(node, job, session, lease, ms)
 
 

@@ -228,6 +228,9 @@ OVERFLOW_INLINE_MAX: Final = 1024
 OVERFLOW_BODY_MIN: Final = 128
 """Of shorter bodies the place and the reading would cost more than the body."""
 
+OVERFLOW_BARREN_MS: Final = 1000
+"""After a walk over everything that found nothing to move: it looks at every job, some milliseconds for a million."""
+
 OVERFLOW_RETRY_MS: Final = 1000
 """After a failed write or read of what has overflowed."""
 
@@ -237,11 +240,14 @@ MORE_BYTES: Final = 320
 TRY_BYTES: Final = 200
 """How one hand-out ended, beside what the worker said: the object (88), its token and its worker's name."""
 
-GROUP_BYTES: Final = 900
-"""A group that has jobs: the object, its line (an empty deque is 624) and its place among the groups of its queue."""
+GROUP_BYTES: Final = 200
+"""A group that has jobs: the object, its name's header and its place among the groups of its queue."""
+
+LINE_BYTES: Final = 700
+"""The line of a group with more than one job: an empty deque is 624."""
 
 TAKEN_BYTES: Final = 320
-"""A unique key that is taken: the object, the id of its job (81) and its place in the index."""
+"""A unique key that is taken: the object, the id of its job once that is gone (81), and its place in the index."""
 
 CLAIM_JOBS_MAX: Final = 100_000
 """Jobs of one claim: a batch of a pipeline, and a step of some hundred milliseconds when it is taken or committed."""

@@ -83,10 +83,15 @@ class Try:
         self.error: bytes = error
 
 
+NO_HEADERS: Final[list[bytes]] = []
+NO_TRIES: Final[list[Try]] = []
+"""Of most jobs; never added to. A list for each would be two more objects to make, keep and free."""
+
+
 @mypyc_attr(acyclic=True)
 class More:
     def __init__(self) -> None:
-        self.headers: list[bytes] = []  # name, value, name, value
+        self.headers: list[bytes] = NO_HEADERS  # name, value, name, value
         self.parent: bytes = b""  # id of the job that made it
         self.tenant: bytes = b""
         self.domain: bytes = b""
@@ -108,7 +113,8 @@ class More:
         self.lost: i32 = 0  # of these, how often nothing was heard of the worker
         self.life: i64 = 0  # ms that it was to live when it was made; known once it has been dead
         self.changed: i64 = 0  # when it got another priority or queue, unix ms; the last word counts
-        self.tries: list[Try] = []
+        self.tries: list[Try] = NO_TRIES
+        self.key: bytes = b""  # the unique key as the index has it, once it was asked for (unique.py)
 
     def cost(self) -> i64:
         """Bytes of memory, accounted."""
@@ -129,7 +135,7 @@ class More:
         for old in self.tries:
             if old.token == new.token and old.began == new.began:
                 return False
-        self.tries.append(new)
+        self.tries = [*self.tries, new]
         self.tries.sort(key=lambda each: each.ended)
         if len(self.tries) > TRIES_KEPT:
             del self.tries[0]
@@ -206,6 +212,8 @@ def read(data: bytes) -> More:
     more = More()
     fields = Reader(data)
     header_bytes: i64 = 0
+    headers: list[bytes] = []
+    tries: list[Try] = []
     while fields.more():
         tag = fields.u8()
         text = fields.name()
@@ -213,8 +221,8 @@ def read(data: bytes) -> More:
         if tag == HEADERS:
             header_bytes += len(text)
             pair = Reader(text)
-            more.headers.append(pair.name())
-            more.headers.append(text[pair.pos:])
+            headers.append(pair.name())
+            headers.append(text[pair.pos:])
         elif tag == PARENT:
             more.parent = key(text)
         elif tag == TENANT:
@@ -258,11 +266,15 @@ def read(data: bytes) -> More:
         elif tag == CHANGED:
             more.changed = max(0, value)
         elif tag == TRY:
-            more.tries.append(read_try(text))
+            tries.append(read_try(text))
         elif tag > TAG_LAST:
             raise BadFrame("a field of a job that there is none of")
-    if header_bytes > 2 * HEADERS_BYTES_MAX or len(more.tries) > TRIES_KEPT:
+    if header_bytes > 2 * HEADERS_BYTES_MAX or len(tries) > TRIES_KEPT:
         raise BadFrame("more of a job than a job can have")
+    if headers:
+        more.headers = headers
+    if tries:
+        more.tries = tries
     return more
 
 

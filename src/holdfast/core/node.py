@@ -807,7 +807,8 @@ class Node:
             rules.let_go(self, job)
             gates.ended(self, job, -1)
             self.account(-special_cost(job))
-            self.dead.pop(job, None)
+            if self.dead:
+                self.dead.pop(job, None)
             if job.flags & WATCHED:
                 results.lost_sight(self, job)
         job.kept = b""

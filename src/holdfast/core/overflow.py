@@ -45,6 +45,7 @@ from holdfast.core.limits import (
     FOLDED_JOB_BYTES,
     JOB_BYTES,
     NEVER,
+    OVERFLOW_BARREN_MS,
     OVERFLOW_BODY_MIN,
     OVERFLOW_INLINE_MAX,
     OVERFLOW_LOOKS,
@@ -87,6 +88,8 @@ class Overflow:
         self.end_at: i64 = NEVER  # and down to which
         self.next_at: i64 = NEVER  # one or the other
         self.retry_at: i64 = 0  # not before that: the disk would not have it
+        self.barren_until: i64 = 0  # until then no command looks again: there was nothing to move anywhere
+        self.barren: i64 = 0  # walks that found so
         self.trouble: str = ""
         self.least: i64 = 16  # jobs in a run, where a queue has no more
         self.body_min: i64 = OVERFLOW_BODY_MIN
@@ -145,6 +148,8 @@ class Overflow:
                 if not self.look():
                     # Everything was looked at, and nothing found: not again before there is something new.
                     self.next_at = max(self.begin_at, node.used + node.full // 100)
+                    self.barren_until = node.now + OVERFLOW_BARREN_MS
+                    self.barren += 1
                     break
         except OSError as error:
             self.trouble = error.strerror or str(error)
@@ -155,9 +160,9 @@ class Overflow:
         return node.used < before or self.next_at == self.end_at
 
     def make_room(self, cost: i64) -> None:
-        """A command needs memory now."""
+        """A command needs memory now. Where a whole walk has just found nothing, the next is not for each that asks."""
         node = self.node
-        if self.begin_at == NEVER:
+        if self.begin_at == NEVER or node.now < self.barren_until:
             return
         for _ in range(OVERFLOW_STEPS_MAX):
             if node.used + cost <= node.full or not self.step():

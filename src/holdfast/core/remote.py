@@ -84,7 +84,7 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
     bus.write_i64(peer.out, number)
     bus.write_i64(peer.out, ms)
     bus.write_name(peer.out, session.name)
-    bus.write_name(peer.out, session.address.encode())
+    bus.write_name(peer.out, session.where)
     node.borrowed[copy.jid] = Borrowed(peer.index, copy.retry, node.now + ms)
     if len(node.borrowed) > BORROWED_MAX:
         del node.borrowed[next(iter(node.borrowed))]

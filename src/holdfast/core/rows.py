@@ -33,3 +33,14 @@ class Homes:
         self.owners: list[int] = [NOBODY] * SLOTS  # indexes of peers
         self.epochs: list[int] = [0] * SLOTS
         self.opened: list[bool] = [False] * SLOTS  # ours, and everything about them is gathered
+        self.others: i64 = SLOTS  # those that are not; a node that is alone has none
+
+    def open(self, slot: i64) -> None:
+        if not self.opened[slot]:
+            self.opened[slot] = True
+            self.others -= 1
+
+    def close(self, slot: i64) -> None:
+        if self.opened[slot]:
+            self.opened[slot] = False
+            self.others += 1

@@ -12,15 +12,14 @@ Turns are taken by virtual time: a line that was served is due again after a str
 its weight; the line that is due first is next. A line with nothing to give is not in the rotation, and one that comes
 back is due now, not in the past: nobody saves up turns, and nobody waits for another's million jobs.
 
-A bin stands in its line's heap by its first job. A bin of a closed domain is in no heap: it is put back when its
-throttle opens (`opened`). So a hand-out costs the logarithm of the open bins of one tenant, however many closed ones
-there are.
+Both are heaps (ranks.py). A bin stands in its line's by its first job. A bin of a closed domain is in none: it is put
+back when its throttle opens (`opened`). So a hand-out costs the logarithm of the open bins of one tenant, however many
+closed ones there are.
 
 A job whose domain got its limit while it was in a lane is put into a bin when its turn comes.
 """
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
@@ -43,6 +42,7 @@ from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_OUT
+from holdfast.core.ranks import NOWHERE, Ranked, Ranks
 from holdfast.core.throttle import NS, Throttle, now_ns
 from holdfast.wire.bus import Reader
 
@@ -52,38 +52,41 @@ if TYPE_CHECKING:
     from holdfast.core.session import Session
 
 STRIDE: Final = 1 << 32
-"""Virtual time of a hand-out to a tenant of weight one."""
+"""Virtual time of a hand-out to a tenant of weight one: thousands of times the greatest weight, for even shares."""
+
+VIRTUAL_MAX: Final = 1 << 61
+"""Where virtual time begins anew: half a billion hand-outs to one tenant, a day's work, and 63 bits hold four of them.
+"""
 
 
-class Bin:
+class Bin(Ranked):
     """Queued jobs of one domain in one line."""
 
     def __init__(self, line: Line, throttle: Throttle) -> None:
+        super().__init__()
         self.line: Line = line
         self.throttle: Throttle = throttle
         self.lanes: list[Lane] = []
         self.size: i64 = 0
-        self.entry: i64 = 0  # number of the entry in the line's heap that counts; 0: there is none
 
 
-class Line:
-    """What one tenant has in one queue."""
+class Line(Ranked):
+    """What one tenant has in one queue. Its rank is when it is due, in virtual time; it has a place while it turns."""
 
     def __init__(self, rules: Rules, tenant: bytes, lanes: list[Lane], weight: i64) -> None:
+        super().__init__()
         self.rules: Rules = rules
         self.tenant: bytes = tenant
         self.lanes: list[Lane] = lanes
         self.bins: dict[bytes, Bin] = {}
-        self.open: list[tuple[int, int, int, Bin]] = []  # by priority, age of the first job, number of the entry
+        self.open: Ranks = Ranks()  # bins by the priority and the age of their first job
         self.size: i64 = 0
         self.weight: i64 = weight
-        self.due: i64 = 0  # in virtual time
-        self.is_turning: bool = False
 
     def pop(self, node: Node) -> Job | None:
         """The next job that may go out, taken out of its place; None if none may."""
         while True:
-            found = self.first_open(node)
+            found = self.first_open(node) if self.open.items else None
             head = next_of(self.lanes)
             if found is not None:
                 job = next_of(found.lanes)
@@ -105,15 +108,14 @@ class Line:
 
     def first_open(self, node: Node) -> Bin | None:
         """The bin with the first job among those whose domain is open."""
-        while self.open:
-            entry = self.open[0]
-            bin = entry[3]
-            if bin.entry == entry[2]:
-                if is_open(node, bin.throttle):
-                    return bin
-                bin.entry = 0
-            heappop(self.open)
-        return None
+        while True:
+            bin = self.open.first()
+            if bin is None:
+                return None
+            assert isinstance(bin, Bin)
+            if is_open(node, bin.throttle):
+                return bin
+            self.open.remove(bin)
 
     def put_into_bin(self, job: Job, throttle: Throttle) -> None:
         bin = self.bins.get(throttle.name)
@@ -125,7 +127,7 @@ class Line:
         job.flags |= BINNED
         bin.size += 1
         lane_of(bin.lanes, i64(job.priority)).push(job)
-        if throttle.wake == NEVER and (bin.entry == 0 or next_of(bin.lanes) is job):
+        if throttle.wake == NEVER and (bin.place == NOWHERE or next_of(bin.lanes) is job):
             self.line_up(bin)
 
     def binned_left(self, bin: Bin, job: Job) -> None:
@@ -133,27 +135,26 @@ class Line:
         job.flags &= ~BINNED
         self.size -= 1
         bin.size -= 1
-        del bin.throttle.bins[bin]
+        bins = bin.throttle.bins
         if bin.size == 0:
+            del bins[bin]
             del self.bins[bin.throttle.name]
-            bin.entry = 0
+            if bin.place != NOWHERE:
+                self.open.remove(bin)
             return
-        bin.throttle.bins[bin] = None  # at the end: queues that share a domain take turns
-        if bin.entry != 0:
+        if len(bins) > 1:
+            del bins[bin]
+            bins[bin] = None  # at the end: queues that share a domain take turns
+        if bin.place != NOWHERE:
             self.line_up(bin)
 
     def line_up(self, bin: Bin) -> None:
-        """Put a bin to its place in the heap, and the line into the rotation. An entry that was there is void."""
+        """Put a bin to its place among those that are open, and the line into the rotation."""
         job = next_of(bin.lanes)
         assert job is not None
-        self.rules.entries += 1
-        was = bin.entry
-        bin.entry = self.rules.entries
-        entry = (-int(job.priority), int(job.ctime), int(bin.entry), bin)
-        if was != 0 and self.open and self.open[0][2] == was:
-            heapreplace(self.open, entry)
-        else:
-            heappush(self.open, entry)
+        bin.rank = -i64(job.priority)
+        bin.second = job.ctime
+        self.open.put(bin)
         self.rules.turn(self)
 
 
@@ -165,11 +166,11 @@ class Rules:
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
         self.throttle: Throttle | None = None
-        self.entries: i64 = 0  # made so far, in all heaps
+        self.turned: i64 = 0  # times that a line got in line: of those due at the same time the first comes first
         self.plain: Line = Line(self, b"", queue.lanes, 1)  # of jobs without a tenant
         self.plain.size = queue.size
         self.lines: dict[bytes, Line] = {b"": self.plain}
-        self.turns: list[tuple[int, int, Line]] = []
+        self.turns: Ranks = Ranks()
         self.virtual: i64 = 0  # when the line served last was due
 
     def line(self, tenant: bytes, weight: i64) -> Line:
@@ -183,12 +184,12 @@ class Rules:
 
     def turn(self, line: Line) -> None:
         """The line has something to give: it is in the rotation."""
-        if line.is_turning:
+        if line.place != NOWHERE:
             return
-        line.is_turning = True
-        line.due = max(line.due, self.virtual)
-        self.entries += 1
-        heappush(self.turns, (int(line.due), int(self.entries), line))
+        self.turned += 1
+        line.rank = max(line.rank, self.virtual)
+        line.second = self.turned
+        self.turns.put(line)
 
     def push(self, job: Job) -> None:
         """A job is queued; `prepare` was asked before."""
@@ -238,7 +239,7 @@ class Rules:
 
     def drop_if_empty(self, line: Line) -> None:
         """A tenant that is in the rotation is remembered until its turn has come: it may be back before."""
-        if line.size == 0 and not line.is_turning and line is not self.plain:
+        if line.size == 0 and line.place == NOWHERE and line is not self.plain:
             del self.lines[line.tenant]
 
     def all_lanes(self) -> list[Lane]:
@@ -256,24 +257,35 @@ class Rules:
         throttle = self.throttle
         return throttle is None or (throttle.out == 0 and throttle.wake >= NEVER and throttle.interval == 0)
 
+    def begin_anew(self) -> None:
+        """Virtual time is zero again; who is due before whom stays as it is."""
+        for line in self.lines.values():
+            line.rank = max(0, line.rank - self.virtual) if line.place == NOWHERE else line.rank - self.virtual
+        self.virtual = 0
+
     def next(self, node: Node) -> Job | None:
         """Taken out of its place; the caller looks whether it is still alive, and pays."""
         if len(self.lines) == 1:
             return self.plain.pop(node)
-        while self.turns:
-            line = self.turns[0][2]
+        while True:
+            line = self.turns.first()
+            if line is None:
+                return None
+            assert isinstance(line, Line)
             job = line.pop(node)
             if job is None:
-                heappop(self.turns)
-                line.is_turning = False
+                self.turns.remove(line)
                 self.drop_if_empty(line)
                 continue
-            self.virtual = line.due
-            line.due += STRIDE // line.weight
-            self.entries += 1
-            heapreplace(self.turns, (int(line.due), int(self.entries), line))
+            self.turned += 1
+            self.virtual = line.rank
+            if self.virtual >= VIRTUAL_MAX:
+                self.begin_anew()
+            if not node.broken("tenant-served-again"):
+                line.rank += STRIDE // line.weight
+                line.second = self.turned
+            self.turns.put(line)
             return job
-        return None
 
 
 # -- what a node does with them --------------------------------------------------------------------------------
@@ -294,10 +306,12 @@ def prepare(node: Node, job: Job) -> None:
     more = job.more
     if more is None:
         return
-    if more.tenant:
-        rules_of(node, job.queue).line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+    if not (more.tenant or more.domain):
+        return
+    found = rules_of(node, job.queue)
+    if more.tenant and more.tenant not in found.lines:
+        found.line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
     if more.domain:
-        rules_of(node, job.queue)
         throttle = domains.find(node, more.domain)
         if throttle.is_limited and throttle.wake == NEVER and len(node.peers) == 1:
             is_open(node, throttle)  # in a cluster somebody else may have to be asked: not before a job is wanted
@@ -430,11 +444,19 @@ def let_go(node: Node, job: Job) -> None:
     if not job.flags & COUNTED:
         return
     job.flags &= ~COUNTED
-    for throttle in throttles(node, job):
-        throttle.out -= 1
-        if throttle.most > 0:
-            bounds.place_free(node, throttle)
-            wake(node, throttle)
+    rules = job.queue.rules
+    if rules is not None and rules.throttle is not None:
+        comes_back(node, rules.throttle)
+    domain = throttle_of(node, job)
+    if domain is not None:
+        comes_back(node, domain)
+
+
+def comes_back(node: Node, throttle: Throttle) -> None:
+    throttle.out -= 1
+    if throttle.most > 0:
+        bounds.place_free(node, throttle)
+        wake(node, throttle)
 
 
 def wake(node: Node, throttle: Throttle) -> None:
@@ -464,7 +486,7 @@ def opened(node: Node, throttle: Throttle) -> None:
 def line_up(throttle: Throttle) -> None:
     """A domain is open: its bins are among those that are looked at."""
     for bin in throttle.bins:
-        if bin.entry == 0:
+        if bin.place == NOWHERE:
             bin.line.line_up(bin)
 
 

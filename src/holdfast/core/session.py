@@ -22,7 +22,7 @@ NOTHING: Final = 0
 FOR_JOB: Final = 1  # GETJOB on empty queues
 FOR_SHELL: Final = 2  # a request that only the shell can carry out
 FOR_RESUME: Final = 3  # CLIENT PAUSE: every command waits
-FOR_QUOTA: Final = 6  # whether the queue has room for its job, of which another node was asked
+FOR_QUOTA: Final = 7  # whether the queue has room for its job, of which another node was asked
 FOR_PEERS: Final = 5  # an answer from the whole cluster
 FOR_END: Final = 6  # WAITJOB until jobs have ended
 FOR_COPIES: Final = 4  # ADDJOB until enough nodes hold a copy; more ADDJOBs may follow
@@ -49,6 +49,7 @@ class Session(Alarm):
         super().__init__()
         self.number: i64 = number
         self.address: str = address
+        self.where: bytes = address.encode()  # the same, as leases have it
         self.connected: i64 = now
         self.used: i64 = now
         self.handle: object = None  # the shell's own: the connection

@@ -25,6 +25,7 @@ from holdfast.core.job import (
     ACTIVE,
     BACKING_OFF,
     DEAD,
+    FOLDED,
     GONE,
     HANDED_OUT,
     IN_DOUBT,
@@ -51,6 +52,10 @@ class Walk:
         for origin in node.origins.values():
             self.pages += list(origin.pages.values())
         self.page: i64 = 0
+        self.slot: i64 = 0
+        self.run: Run | None = None  # that is being written, and what is in it
+        self.run_jobs: list[Job] = []
+        self.run_at: i64 = 0
         self.tombs: list[bytes] = list(node.tombs) if book is None else []
         self.tomb: i64 = 0
         node.overflow.walks += 1
@@ -95,16 +100,22 @@ class Walk:
             if self.book is None:
                 self.write_settings()
         while self.page < len(self.pages):
-            if len(self.log) >= bytes_most:
-                return
-            for job in self.pages[self.page].slots:
+            slots = self.pages[self.page].slots
+            while self.slot < len(slots):
+                if not self.write_run(bytes_most):
+                    return
+                job = slots[self.slot]
+                self.slot += 1
                 if job is None or job.queue.book is not self.book:
                     continue
                 if isinstance(job, Run):
-                    self.write_run(job)
+                    self.begin_run(job)
                 else:
                     write_job(node, job)
+            self.slot = 0
             self.page += 1
+        if not self.write_run(bytes_most):
+            return
         while self.tomb < len(self.tombs):
             if len(self.log) >= bytes_most:
                 return
@@ -159,12 +170,29 @@ class Walk:
         for book in node.books.by_name.values():
             books.own(node, book)
 
-    def write_run(self, run: Run) -> None:
-        """All jobs of a run, when the first of their pages comes. Those that are moved meanwhile may come twice."""
+    def begin_run(self, run: Run) -> None:
+        """All jobs of a run are written when the first of their pages comes. Some may come twice."""
         if run.walk != self.number:
             run.walk = self.number
-            for job in self.node.overflow.read(run):
-                write_job(self.node, job)
+            self.run = run
+            self.run_jobs = self.node.overflow.read(run)
+            self.run_at = 0
+
+    def write_run(self, bytes_most: i64) -> bool:
+        """What is left of the run. False: the slice is full.
+
+        A run that was opened meanwhile is none any more: its other jobs are in pages that are still to come.
+        """
+        run = self.run
+        if run is not None and run.state == FOLDED:
+            while self.run_at < len(self.run_jobs):
+                if len(self.log) >= bytes_most:
+                    return False
+                write_job(self.node, self.run_jobs[self.run_at])
+                self.run_at += 1
+        self.run = None
+        self.run_jobs = []
+        return len(self.log) < bytes_most
 
 
 def write_job(node: Node, job: Job) -> None:

@@ -272,7 +272,7 @@ def claim(node: Node, slots: list[int]) -> None:
     for slot in slots:
         homes.epochs[slot] += 1
         homes.owners[slot] = ME
-        homes.opened[slot] = True
+        homes.open(slot)
         node.takeovers.later.pop(slot, None)
     node.count("slots-taken")
     records.slots(node, slots)
@@ -343,7 +343,7 @@ def on_slots(node: Node, peer: Peer, reader: Reader) -> None:
             continue
         homes.epochs[slot] = epoch
         homes.owners[slot] = owner
-        homes.opened[slot] = False
+        homes.close(slot)
         news.append(slot)
     write_rows(node, peer, old)
     if news:
@@ -397,7 +397,7 @@ def hand_over_to(node: Node, peer: Peer, slots: list[int]) -> None:
     node.alarms.set(handing, node.now + node.node_timeout)
     node.count("slots-handed-over")
     for slot in slots:
-        node.homes.opened[slot] = False
+        node.homes.close(slot)
     homecoming.close_slots(node, set(slots))
     if not node.broken("handover-forgets"):
         homecoming.give_up(node, peer, set(slots))
@@ -432,7 +432,7 @@ def take_back(node: Node, handing: Handing) -> None:
     handing.wake = NEVER
     slots = [slot for slot in handing.slots if node.homes.owners[slot] == ME]
     for slot in slots:
-        node.homes.opened[slot] = True
+        node.homes.open(slot)
     homecoming.open_slots(node, set(slots))
 
 

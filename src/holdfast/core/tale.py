@@ -139,7 +139,7 @@ class Tale:
 
 
 def worker_of(session: Session) -> bytes:
-    return session.name or session.address.encode()
+    return session.name or session.where
 
 
 def head(node: Node, event: i64) -> None:

@@ -200,6 +200,13 @@ class Elsewhere(Question):
         self.deed: Deed = deed
         self.outcome: i64 = STRANGE
 
+    def run(self, node: Node) -> None:
+        """An ack is taken where the giver cannot be asked; that it is slow to answer does not mean that."""
+        if self.deed.what == ACK and not node.broken("answers-not-awaited"):
+            node.alarms.set(self, node.now + inquire.WAIT_MS)  # it will answer, or its link will end
+        else:
+            inquire.finish(node, self)
+
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
         self.outcome = reader.u8()
 

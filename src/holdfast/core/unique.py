@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import acks, errors, home, keyed, records, requeue
 from holdfast.core.alarms import Chore
@@ -42,15 +42,24 @@ MERGED_MAX: Final = 100_000
 """Jobs that were merged into another, of which it is remembered which: they are few, and for a while."""
 
 
+NO_ADDS: Final[list[Add]] = []
+"""Nobody waits for the fate of a job; never added to."""
+
+
+@mypyc_attr(acyclic=True)
 class Taken:
     """A key, and who has it."""
 
     def __init__(self, jid: bytes, job: Job | None) -> None:
-        self.jid: bytes = jid
+        self.jid: bytes = jid  # of the job that had it; while it has it, the job knows
         self.job: Job | None = job  # None: ended, but its window is still open
         self.next: Job | None = None  # is to take its place, once it has its copies
         self.until: i64 = 0  # end of the window, where the job has ended
-        self.parked: list[Add] = []  # wait for the fate of a job that is being added
+        self.parked: list[Add] = NO_ADDS  # wait for the fate of a job that is being added
+
+
+def id_of(node: Node, taken: Taken) -> bytes:
+    return taken.jid if taken.job is None else node.id_text(taken.job)
 
 
 class Windows(Chore):
@@ -77,12 +86,17 @@ class Windows(Chore):
 
 
 def key_of(queue: bytes, more: More) -> bytes:
-    """A key is unique in its queue, and in its group where the job has one: then it has the home of the group."""
-    out = BytesWriter()
-    bus.write_name(out, queue)
-    bus.write_name(out, more.group)
-    out.write(more.unique)
-    return out.getvalue()
+    """A key is unique in its queue, and in its group where the job has one: then it has the home of the group.
+
+    Made once for a job: it is asked for at every turn of its life.
+    """
+    if not more.key:
+        out = BytesWriter()
+        bus.write_name(out, queue)
+        bus.write_name(out, more.group)
+        out.write(more.unique)
+        more.key = out.getvalue()
+    return more.key
 
 
 def key_of_job(job: Job) -> bytes:
@@ -105,16 +119,16 @@ def meet(node: Node, add: Add) -> bool:
         return False
     if taken.next is not None or (job is not None and is_undecided(node, job)):
         keyed.wait(node, add)
-        taken.parked.append(add)
+        taken.parked = [*taken.parked, add]
         return True
     ondup = add.options.ondup
     if ondup == REJECT:
-        keyed.refuse(node, add, errors.DUPLICATE % taken.jid)
+        keyed.refuse(node, add, errors.DUPLICATE % id_of(node, taken))
         return True
     if ondup == REPLACE and job is not None and is_waiting(job):
         return False
     assert ondup <= EXISTING or job is None or not is_waiting(job)
-    keyed.answer(node, add, taken.jid, HAD)
+    keyed.answer(node, add, id_of(node, taken), HAD)
     return True
 
 
@@ -167,12 +181,11 @@ def take(node: Node, job: Job) -> bytes:
     key = key_of_job(job)
     taken = node.taken.get(key)
     if taken is None:
-        node.taken[key] = Taken(node.id_text(job), job)
+        node.taken[key] = Taken(b"", job)
         node.account(TAKEN_BYTES + 2 * len(key))
         return ADDED
     if taken.job is None:
         taken.job = job
-        taken.jid = node.id_text(job)
         return ADDED
     taken.next = job
     return REPLACED
@@ -186,7 +199,6 @@ def accepted(node: Node, job: Job) -> None:
     if taken.next is job:
         old = taken.job
         taken.job = job
-        taken.jid = node.id_text(job)
         taken.next = None
         if old is not None and old.state != ACKED and old.state != GONE and not node.broken("replaced-lives-on"):
             node.end(old, acks.REPLACED)
@@ -202,7 +214,8 @@ def started(node: Node, job: Job) -> None:
 
 def ended(node: Node, job: Job, why: i64) -> None:
     """The key is free again, unless its window is still open."""
-    node.hinted.pop(job, None)
+    if node.hinted:
+        node.hinted.pop(job, None)
     taken = node.taken.get(key_of_job(job))
     if taken is None:
         if why == acks.DONE or why == -1:
@@ -213,7 +226,6 @@ def ended(node: Node, job: Job, why: i64) -> None:
         unpark(node, taken)
     elif taken.job is job and taken.next is not None:
         taken.job = taken.next  # what it should have replaced is gone by itself
-        taken.jid = node.id_text(taken.next)
         taken.next = None
     elif why == acks.ABORTED or why == acks.FLUSHED:
         if taken.job is job:
@@ -233,6 +245,7 @@ def give_up_key(node: Node, job: Job) -> None:
     if more.window == 0 or until <= node.now or node.broken("window-ends-with-job"):
         drop(node, key)
         return
+    taken.jid = node.id_text(job)
     taken.job = None
     taken.until = until
     remember(node, key, taken)
@@ -267,7 +280,7 @@ def unpark(node: Node, taken: Taken) -> None:
     """Those who waited for the fate of a job: as if they came only now, in the order in which they came."""
     if taken.parked and (taken.job is None or not is_undecided(node, taken.job)) and taken.next is None:
         parked = taken.parked
-        taken.parked = []
+        taken.parked = NO_ADDS
         for add in parked:
             if add.session is None or not add.session.is_closing:
                 keyed.perform(node, add)
@@ -295,11 +308,10 @@ def index(node: Node, job: Job) -> None:
     key = key_of_job(job)
     taken = node.taken.get(key)
     if taken is None:
-        node.taken[key] = Taken(node.id_text(job), job)
+        node.taken[key] = Taken(b"", job)
         node.account(TAKEN_BYTES + 2 * len(key))
-    elif taken.job is None or (taken.job.state != WAIT_REPL and node.id_text(job) < taken.jid):
+    elif taken.job is None or (taken.job.state != WAIT_REPL and node.id_text(job) < node.id_text(taken.job)):
         taken.job = job
-        taken.jid = node.id_text(job)
 
 
 def merges(node: Node, job: Job) -> bool:
@@ -317,12 +329,12 @@ def merges(node: Node, job: Job) -> bool:
     if other.state == WAIT_REPL or not is_waiting(other) or other.responsible != ME or node.broken("never-merged"):
         return False
     jid = node.id_text(job)
-    if taken.jid < jid:
-        end_as_merged(node, job, jid, taken.jid)
+    theirs = node.id_text(other)
+    if theirs < jid:
+        end_as_merged(node, job, jid, theirs)
         return True
-    end_as_merged(node, other, taken.jid, jid)
+    end_as_merged(node, other, theirs, jid)
     taken.job = job
-    taken.jid = jid
     return False
 
 
@@ -340,6 +352,7 @@ def end_as_merged(node: Node, job: Job, jid: bytes, into: bytes) -> None:
         job.state = ACTIVE
     taken = node.taken.get(key_of_job(job))
     if taken is not None and taken.job is job:
+        taken.jid = jid
         taken.job = None  # the other one has the key: it is not given up
     node.end(job, acks.MERGED)
 

@@ -42,12 +42,12 @@ def beat(node: Node, session: Session, name: bytes, ttl_s: i64, fields: list[byt
             forget_old(node)
         if len(node.workers) >= WORKERS_MAX:
             raise Refused(errors.OUT_OF_MEMORY)
-        worker = Worker(session.address.encode(), node.now, until, fields)
+        worker = Worker(session.where, node.now, until, fields)
         node.workers[name] = worker
         node.account(cost(name, worker))
     else:
         node.account(-cost(name, worker))
-        worker.address = session.address.encode()
+        worker.address = session.where
         worker.until = until
         worker.fields = fields
         node.account(cost(name, worker))

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from holdfast.client.delivery import entry_of
 from holdfast.client.errors import BadRequest, NoJob
 from holdfast.client.jobs import AsyncJob
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.values import Delivery, JobView
+from holdfast.client.values import JobView
 from holdfast.gateway import models
 from holdfast.gateway.asking import the_queue, while_there
 from holdfast.gateway.models import Key
@@ -21,7 +22,7 @@ JobId = Annotated[str, Path(min_length=48, max_length=48, pattern="^DI[0-9a-f]{4
 
 def held(queue: AsyncQueue, job_id: str, token: str = "") -> AsyncJob:
     """A job that a caller has, made again from what it tells of it."""
-    return AsyncJob(Delivery(job_id, "", b"", token=token), queue)
+    return AsyncJob(entry_of(job_id, token), queue)
 
 
 def taken(job: AsyncJob) -> models.Taken:

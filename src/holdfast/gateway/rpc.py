@@ -11,13 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from holdfast.client import asks, errors
+from holdfast.client.delivery import entry_of
 from holdfast.client.jobs import AsyncJob
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.values import Delivery
 from holdfast.core.limits import MIB
 from holdfast.gateway.asking import Behind
 from holdfast.gateway.models import TAKE_MAX
@@ -25,11 +27,14 @@ from holdfast.gateway.problems import Unauthorized
 from holdfast.gateway.proto import messages as pb
 from holdfast.gateway.proto import services
 from holdfast.gateway.tunnel import WAITS, encode, is_instant, patience_of
+from holdfast.shell.settings import SettingsError
 
 MESSAGE_BYTES_MAX = 64 * MIB
 SERVICE = "holdfast.v1.Queue"
 WORK_LEASE_S = 30.0
 """How long a stream has a job if it does not say; kept alive three times in that time."""
+KEEP_S_MIN = 0.05
+"""A lease that is shorter than this can't be kept by anybody."""
 CREDIT_MAX = TAKE_MAX
 
 STATUS: dict[type[Exception], grpc.StatusCode] = {
@@ -65,7 +70,7 @@ def options_of(said: Any) -> dict[str, Any]:
 
 
 def held(queue: AsyncQueue, said: Any) -> AsyncJob:
-    return AsyncJob(Delivery(said.id, "", b"", token=said.token), queue)
+    return AsyncJob(entry_of(said.id, said.token), queue)
 
 
 def job_of(job: AsyncJob) -> Any:
@@ -90,11 +95,25 @@ async def abort(context: Any, error: Exception) -> None:
     raise error
 
 
+def reading(made: type[Any]) -> Callable[[bytes], Any]:
+    """Read a message. Bytes that are none become the error that says so: raised here, grpc would call it UNKNOWN."""
+
+    def read(data: bytes) -> Any:
+        try:
+            return made.FromString(data)
+        except DecodeError:
+            return errors.BadRequest(f"these bytes are no {made.DESCRIPTOR.name}")
+
+    return read
+
+
 def told(method: Callable[[Any, AsyncQueue, Any], Awaitable[Any]]) -> Callable[[Any, Any, Any], Awaitable[Any]]:
     """A call: who is it, may they, and what went wrong as a status."""
 
     async def run(self: Service, request: Any, context: Any) -> Any:
         try:
+            if isinstance(request, errors.BadRequest):
+                raise request
             return await method(self, await self.queue(context), request)
         except Exception as error:
             await abort(context, error)
@@ -207,6 +226,8 @@ class Stream:
 
     async def run(self, requests: AsyncIterator[Any]) -> None:
         first = await anext(requests, None)
+        if isinstance(first, errors.BadRequest):
+            raise first
         if first is None or first.WhichOneof("what") != "begin" or not first.begin.queues:
             raise errors.BadRequest("a stream begins with `begin`, and names at least one queue")
         self.queues = list(first.begin.queues)
@@ -250,7 +271,7 @@ class Stream:
     async def keep(self) -> None:
         """Leases of what the stream holds, three times in the time of one."""
         while True:
-            await asyncio.sleep(self.lease / 3)
+            await asyncio.sleep(max(KEEP_S_MIN, self.lease / 3))
             jobs = list(self.held.values())
             if not jobs:
                 continue
@@ -262,6 +283,8 @@ class Stream:
 
     async def hear(self, requests: AsyncIterator[Any]) -> None:
         async for request in requests:
+            if isinstance(request, errors.BadRequest):
+                raise request
             kind = request.WhichOneof("what")
             if kind == "more":
                 self.want(request.more)
@@ -289,19 +312,34 @@ class Stream:
         self.held.pop(job_id, None)
 
 
+def methods(service: Service) -> dict[str, Any]:
+    """The methods of the service, as the .proto has them. What is made by protoc would not let us read."""
+    found: dict[str, Any] = {}
+    for method in pb.DESCRIPTOR.services_by_name["Queue"].methods:
+        made = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
+        found[method.name] = made(
+            getattr(service, method.name), reading(GetMessageClass(method.input_type)),
+            GetMessageClass(method.output_type).SerializeToString,
+        )
+    return found
+
+
 async def start(behind: Behind, address: str, credentials: Any = None) -> Any:
     """A server that is listening; it has `port`."""
     server = grpc.aio.server(options=[
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.so_reuseport", 0),
     ])
-    services.add_QueueServicer_to_server(Service(behind), server)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods(Service(behind))),))
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     await checks.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
     reflection.enable_server_reflection([SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    server.holdfast_port = (
-        server.add_secure_port(address, credentials) if credentials is not None else server.add_insecure_port(address)
-    )
+    try:
+        server.holdfast_port = (
+            server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+        )
+    except RuntimeError as error:
+        raise SettingsError(f"cannot listen on {address}: {error}") from None
     await server.start()
     return server

@@ -1,10 +1,12 @@
-"""A gateway as a process: HTTP by uvicorn and gRPC in one loop, before one queue, until a signal."""
+"""HTTP by uvicorn and gRPC in one loop, before one queue: a gateway as a process, until a signal, or inside a program
+that serves its embedded queue (holdfast.serving)."""
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +34,9 @@ AGAIN_S = 0.2
 
 @dataclass
 class Plan:
-    """What a gateway is to be."""
+    """What a gateway is to be. A port of -1: not that way."""
 
-    connect: str
+    connect: str = ""
     bind: str = "127.0.0.1"
     http: int = 7780
     grpc: int = 7790
@@ -47,6 +49,7 @@ class Plan:
     ca: str = ""
     lake: Path | None = None
     console: bool = True
+    grace_s: int = GRACE_S
 
     def check(self) -> None:
         """Raises SettingsError where it must not be like this."""
@@ -64,11 +67,14 @@ class Plan:
 class Gateway:
     """Runs until `stop`. `http_port` and `grpc_port` are what it listens on, once `ready` is set."""
 
-    def __init__(self, plan: Plan) -> None:
-        plan.check()
+    def __init__(self, plan: Plan, door: Door | None = None) -> None:
         self.plan = plan
-        self.door = Door(plan.users)
+        if door is None:
+            plan.check()
+            door = Door(plan.users)
+        self.door = door
         self.ready = asyncio.Event()
+        self.stopping = asyncio.Event()
         self.http_port = 0
         self.grpc_port = 0
         self.server: uvicorn.Server | None = None
@@ -97,33 +103,42 @@ class Gateway:
 
     async def serve(self, queue: AsyncQueue) -> None:
         plan = self.plan
-        behind = Behind(queue, self.door, plan.queue)
-        app = make_app(queue, self.door, plan.queue, plan.lake, plan.console)
         if plan.grpc >= 0:
             from holdfast.gateway import rpc
 
-            self.rpc = await rpc.start(behind, f"{plan.bind}:{plan.grpc}", self.credentials())
+            host = f"[{plan.bind}]" if ":" in plan.bind else plan.bind
+            behind = Behind(queue, self.door, plan.queue)
+            self.rpc = await rpc.start(behind, f"{host}:{plan.grpc}", self.credentials())
             self.grpc_port = self.rpc.holdfast_port
+        try:
+            if plan.http >= 0:
+                await self.serve_http(queue)
+            else:
+                self.ready.set()
+                await self.stopping.wait()
+        finally:
+            if self.rpc is not None:
+                await self.rpc.stop(plan.grace_s)
+
+    async def serve_http(self, queue: AsyncQueue) -> None:
+        plan = self.plan
+        app = make_app(queue, self.door, plan.queue, plan.lake, plan.console)
+        listening = listen(plan.bind, plan.http)
+        self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
-            app, host=plan.bind, port=plan.http, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S,
+            app, log_config=None, access_log=False, timeout_graceful_shutdown=plan.grace_s, lifespan="off",
             ssl_certfile=plan.cert or None, ssl_keyfile=plan.key or None, ssl_ca_certs=plan.ca or None,
             ssl_cert_reqs=ssl.CERT_REQUIRED if plan.ca else ssl.CERT_NONE, server_header=False,
         )
         self.server = uvicorn.Server(config)
         self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        serving = asyncio.create_task(self.server.serve())
+        serving = asyncio.create_task(self.server.serve([listening]))
         try:
-            while not self.server.started:
-                if serving.done():
-                    serving.result()
-                    raise SettingsError(f"cannot listen on {plan.bind}:{plan.http}")
+            while not self.server.started and not serving.done():
                 await asyncio.sleep(0.01)
-            self.http_port = self.server.servers[0].sockets[0].getsockname()[1]
             self.ready.set()
             await serving
         finally:
-            if self.rpc is not None:
-                await self.rpc.stop(GRACE_S)
             await app.state.live.close()
 
     def credentials(self) -> Any:
@@ -136,6 +151,7 @@ class Gateway:
         return grpc.ssl_server_credentials([pair], ca, require_client_auth=bool(ca))
 
     def stop(self) -> None:
+        self.stopping.set()
         if self.server is not None:
             self.server.should_exit = True
 
@@ -145,6 +161,14 @@ class Gateway:
             log.info("users reloaded")
         except SettingsError as error:
             log.error("users not reloaded: %s", error)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Ours, since uvicorn ends the process where it cannot have one."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 
 
 async def run(plan: Plan) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hmac
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from holdfast.client.resp import Argv, Reply, to_bytes
 from holdfast.core import users
 from holdfast.core.rights import ADMIN, ALL_ROLES, User
 from holdfast.gateway.problems import Unauthorized
+from holdfast.shell.bounds import WRONG_S_FIRST
 from holdfast.shell.logins import Logins, read_patterns, read_roles
 from holdfast.shell.settings import SettingsError
 
@@ -68,6 +70,21 @@ class Door:
     def close(self) -> None:
         if self.logins is not None:
             self.logins.close()
+
+
+class OneSecret(Door):
+    """One secret for everybody, whatever name they give: an embedded queue that its program serves has no users."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(None)
+        self._secret = secret.encode()
+
+    async def who(self, authorization: str, address: str) -> User:
+        _, secret, narrower = read_authorization(authorization)
+        if not hmac.compare_digest(secret.encode(), self._secret):
+            await asyncio.sleep(WRONG_S_FIRST)
+            raise Unauthorized("this is not the secret")
+        return narrow(ANYBODY, narrower)
 
 
 def read_authorization(text: str) -> tuple[str, str, str]:

@@ -43,6 +43,13 @@ class Disk:
         finally:
             os.close(descriptor)
 
+    def make_folder(self, folder: Path) -> None:
+        """It and those above it are there, and are on the disk: a file in a folder that a power cut takes is gone."""
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            self.sync_folder(each.parent)
+
     def cut(self, path: Path, size: int) -> None:
         """Shorten a file for good."""
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

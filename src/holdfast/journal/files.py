@@ -60,6 +60,10 @@ class Files:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.is_open = True
 
+    def rename_folder(self, path: Path) -> None:
+        """Its folder has another name."""
+        self.path = self.writer.folder = path
+
     def commit(self) -> bool:
         """What is collected and not written yet. False: it is not where it must be."""
         raise NotImplementedError
@@ -117,6 +121,11 @@ class Files:
         self.rewrite_error = error.strerror or str(error)
         log.error("%s was not rewritten: %s", self.path, self.rewrite_error)
 
+    def stop_rewrite(self) -> None:
+        if self.rewrite is not None:
+            self.rewrite.abandon()
+            self.rewrite = None
+
     def rewrite_now(self) -> bool:
         """All of it, with everybody waiting; whether it worked."""
         try:
@@ -141,9 +150,7 @@ class Files:
             return
         self.is_open = False
         self.commit()
-        if self.rewrite is not None:
-            self.rewrite.abandon()
-            self.rewrite = None
+        self.stop_rewrite()
         if not with_snapshot or not self.rewrite_now():
             self.writer.flush()
         if self.writer.pending:

@@ -5,6 +5,7 @@ when it was interrupted after its last step but one, and files that end in .new 
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from holdfast.journal.disk import Disk
 from holdfast.journal.format import HEADER_BYTES, SNAPSHOT, Damage, Header, Scan, batches_after, read_header
 
 NAME: Final = "journal"  # of the folder, inside that of the node
+UNFINISHED: Final = "journal.new"  # one that is only just being made (beginning.py)
 SEGMENT_NAME: Final = "*.log"
 SNAPSHOT_NAME: Final = "*.snapshot"
 
@@ -28,6 +30,19 @@ def segment_path(folder: Path, number: int) -> Path:
 
 def snapshot_path(folder: Path, number: int) -> Path:
     return folder / f"{number:08d}.snapshot"
+
+
+def unfinished(folder: Path) -> Path:
+    """Where the journal of a node lies until it has everything."""
+    return folder / UNFINISHED
+
+
+def remove_folder(path: Path, disk: Disk) -> None:
+    """A folder of a journal that is worth nothing; what cannot be removed now is by a later start."""
+    with contextlib.suppress(OSError):
+        for each in path.iterdir():
+            disk.remove(each)
+        path.rmdir()
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ class History:
     def open(self) -> None:
         """Find what is there, cut off what a crash left incomplete, begin a new segment. Raises JournalError."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.disk.make_folder(self.path)
             self.look()
             last = max([each.number for each in [*self.gone, *self.kept]], default=0)
             self.begin(max(last + NUMBERS_LEFT_OUT, self.node.wall // 1000))

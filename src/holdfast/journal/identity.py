@@ -20,7 +20,7 @@ def node_id(folder: Path) -> bytes:
     """The id kept in a folder, made if need be."""
     path = folder / NODE_ID
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        Disk().make_folder(folder)
         if not path.exists():
             write_whole(path, new_node_id().decode() + "\n")
         text = path.read_text("ascii").strip()

@@ -18,7 +18,7 @@ from holdfast.core.node import Node
 from holdfast.core.recover import Loading
 from holdfast.journal.disk import Disk
 from holdfast.journal.files import Files
-from holdfast.journal.folder import NAME, Folder, JournalError
+from holdfast.journal.folder import NAME, Folder, JournalError, remove_folder, unfinished
 from holdfast.journal.own import OwnJournals, Rewriting, Work
 from holdfast.journal.spill import Spill
 
@@ -32,6 +32,7 @@ class Journal(Files):
     def __init__(self, node: Node, folder: Path, disk: Disk | None = None) -> None:
         super().__init__(node, folder / NAME, disk or Disk(), None, self.tell)
         self.own = OwnJournals(self)
+        self.is_beginning = False  # it does not count yet (beginning.py)
         self.load_seconds = 0.0
         self.cut = ""  # what a crash had left incomplete, in words
 
@@ -45,9 +46,10 @@ class Journal(Files):
         began = time.monotonic()
         node = self.node
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.disk.make_folder(self.path)
         except OSError as error:
             raise JournalError(f"cannot use the folder {self.path}: {error.strerror}") from None
+        remove_folder(unfinished(self.path.parent), self.disk)
         folder = Folder.look(self.path)
         self.begin_overflow()
         if not folder.is_empty():
@@ -118,7 +120,7 @@ class Journal(Files):
             return self.own.commit()
         if len(node.log) == 0:
             return True
-        must_sync = node.must_sync
+        must_sync = node.must_sync and not self.is_beginning
         node.must_sync = False
         is_kept = self.writer.append(node.take_log(), must_sync)
         if node.overflow.is_due():
@@ -145,7 +147,9 @@ class Journal(Files):
         return self.own.next_move()
 
     def tell(self) -> None:
-        """Writing has failed, or works again."""
+        """Writing has failed, or works again. Of a journal that does not count yet, whoever makes it hears."""
+        if self.is_beginning:
+            return
         writer = next((each for each in self.own.writers() if each.trouble), self.writer)
         if writer.is_lost:
             log.critical("the journal could not be synced: %s. The node must be started again", writer.trouble)
@@ -168,6 +172,7 @@ class Journal(Files):
         """The node has another id from now on, and the journal is that node's."""
         for files in [self, *self.own.all()]:
             files.writer.node_id = node_id
+            files.stop_rewrite()  # its header has the old one
             files.rewrite_now()
 
     def remove(self) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from holdfast.journal.disk import Disk
 from holdfast.journal.folder import JournalError
 
 LOCK: Final = "lock"
@@ -14,7 +15,7 @@ LOCK: Final = "lock"
 def lock(folder: Path) -> int:
     """Take the folder, made if need be, for this process; what to give to `unlock`. Raises JournalError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        Disk().make_folder(folder)
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise JournalError(f"cannot use the folder {folder}: {error.strerror}") from None

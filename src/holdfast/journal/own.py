@@ -16,7 +16,6 @@ the new.
 """
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +26,8 @@ from holdfast.core.books import Book
 from holdfast.core.recover import Loading
 from holdfast.core.snapshot import Walk
 from holdfast.core.store import Unreadable
-from holdfast.journal.disk import Disk
 from holdfast.journal.files import Files
-from holdfast.journal.folder import Folder, JournalError
+from holdfast.journal.folder import Folder, JournalError, remove_folder
 from holdfast.journal.rewrite import SLICE_BYTES
 from holdfast.journal.writer import ADDS, ALWAYS, Writer
 
@@ -69,13 +67,6 @@ class OwnJournal(Files):
 
     def remove(self) -> None:
         remove_folder(self.path, self.disk)
-
-
-def remove_folder(path: Path, disk: Disk) -> None:
-    with contextlib.suppress(OSError):  # it is worth nothing, and the next start tries again
-        for each in path.iterdir():
-            disk.remove(each)
-        path.rmdir()
 
 
 class OwnJournals:
@@ -196,14 +187,12 @@ class OwnJournals:
     def make(self, name: bytes) -> OwnJournal:
         """A new journal for a queue; what happens to its jobs goes to both from now on. Raises OSError."""
         journal = self.journal
-        self.folder().mkdir(exist_ok=True)
+        journal.disk.make_folder(self.folder())
         # No number is used twice: after a power cut files that were removed may be back.
         numbers = [int(path.name) for path in self.folder().glob("*") if path.name.isdigit()]
         self.last_number = max(*numbers, self.last_number, int(journal.node.wall) - 1) + 1
         own = OwnJournal(journal, Book(name, self.last_number))
-        own.path.mkdir()
-        journal.disk.sync_folder(self.folder())
-        journal.disk.sync_folder(self.folder().parent)
+        journal.disk.make_folder(own.path)
         try:
             own.begin()
         except JournalError as error:

@@ -55,6 +55,7 @@ class Writer:
         self.written = 0  # bytes, since the start
         self.syncs = 0
         self.thread: Syncer | None = None
+        self.lock = threading.Lock()  # held by the thread while it uses a descriptor, and here to change it
 
     def open(self) -> None:
         """Begin a new segment. Raises OSError."""
@@ -69,9 +70,10 @@ class Writer:
             self.disk.close(descriptor)
             self.disk.remove(path)
             raise
-        self.number = number
-        self.descriptor = descriptor
-        self.position = self.synced = HEADER_BYTES
+        with self.lock:
+            self.number = number
+            self.descriptor = descriptor
+            self.position = self.synced = HEADER_BYTES
 
     def append(self, records: bytes, must_sync: bool) -> bool:
         """The records of a turn. False: they are not where they must be, so nothing of the turn may leave."""
@@ -123,9 +125,7 @@ class Writer:
             raise OSError(0, self.trouble)
         old = self.descriptor
         self.open()
-        if self.thread is not None:
-            self.thread.forget(old)
-        self.disk.close(old)
+        self.disk.close(old)  # the thread knows the new one by now
 
     def sync(self) -> bool:
         """Now, and wait for it."""
@@ -190,7 +190,6 @@ class Syncer:
         self.is_asked = False
         self.asked = threading.Event()
         self.ended = threading.Event()
-        self.lock = threading.Lock()  # held while a descriptor is in use here
         self.thread = threading.Thread(target=self.run, name="journal-sync", daemon=True)
         self.pid = os.getpid()
         self.thread.start()
@@ -211,21 +210,15 @@ class Syncer:
 
     def sync(self) -> None:
         writer = self.writer
-        with self.lock:
-            number, descriptor, position = writer.number, writer.descriptor, writer.position
+        with writer.lock:
+            position = writer.position
             try:
-                writer.disk.sync(descriptor)
+                writer.disk.sync(writer.descriptor)
             except OSError as error:
                 self.error = error
                 return
-            if writer.number == number:
-                writer.synced = max(writer.synced, position)
-                writer.syncs += 1
-
-    def forget(self, descriptor: int) -> None:
-        """Come back when that descriptor is not in use any more."""
-        with self.lock:
-            pass
+            writer.synced = max(writer.synced, position)
+            writer.syncs += 1
 
     def stop(self) -> None:
         self.ended.set()

@@ -11,14 +11,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from holdfast.core.node import Node
 from holdfast.core.session import Session
+from holdfast.journal import identity
+from holdfast.journal.beginning import Beginning
 from holdfast.journal.folder import JournalError
 from holdfast.journal.history import History
 from holdfast.journal.journal import Journal
 from holdfast.journal.own import Rewriting, Work
+from holdfast.journal.writer import EVERYSEC
 from holdfast.shell.settings import Settings, SettingsError
 from holdfast.shell.telling import Telling
 
@@ -38,13 +42,18 @@ class Keeping:
         self.is_loading_once = settings.loads_once()
         self.is_saved_at_end = True
         self.rewriting: asyncio.Task[None] | None = None
+        self.beginning: Beginning | None = None  # of a journal that does not count yet
         self.percent = 100
         self.history: History | None = None
         self.telling = Telling(node)
+        self.on_switch: Callable[[], None] = lambda: None  # `commit` is another one than before
+
+    def folder(self) -> Path:
+        assert self.settings.dir is not None
+        return self.settings.dir
 
     def new_journal(self) -> Journal:
-        assert self.settings.dir is not None
-        journal = Journal(self.node, self.settings.dir)
+        journal = Journal(self.node, self.folder())
         self.journal = journal
         self.apply_settings()
         return journal
@@ -118,7 +127,7 @@ class Keeping:
     def apply_settings(self) -> None:
         if self.journal is not None:
             writer = self.journal.writer
-            writer.policy = self.config.text("appendfsync")
+            writer.policy = EVERYSEC if self.journal.is_beginning else self.config.text("appendfsync")
             writer.buffer_bytes = self.config.number("journal-buffer")
             writer.segment_bytes = self.config.number("journal-segment-bytes")
         if self.history is not None:
@@ -127,8 +136,7 @@ class Keeping:
             self.history.days = self.config.number("history-days")
 
     def begin_history(self) -> None:
-        assert self.settings.dir is not None
-        self.history = History(self.node, self.settings.dir)
+        self.history = History(self.node, self.folder())
         self.apply_settings()
         try:
             self.history.open()
@@ -166,35 +174,60 @@ class Keeping:
             log.info("the journal is off: what happens from now on does not survive a restart")
 
     def switch_on(self) -> None:
-        """Everybody waits: until all that is there has been written, a journal would be worse than none."""
-        journal = self.new_journal()
-        try:
-            self.settings.save_incarnation(self.node.incarnation + 1)
-            journal.path.mkdir(exist_ok=True)
-            journal.remove()
-            journal.begin_overflow()
-            journal.begin(0)
-            if not journal.rewrite_now():
-                raise JournalError(f"cannot write the journal {journal.path}: {journal.rewrite_error}")
-            self.settings.save_incarnation(self.node.incarnation)
-            log.info("the journal is on")
-        except (JournalError, SettingsError, OSError) as error:
-            self.journal = None
-            self.node.is_recording = False
-            self.config.set("appendonly", "no")
-            log.error("the journal stays off: %s", error)
+        """In the background: the node goes on, and has no journal until all that is there has been written."""
+        self.beginning = Beginning(self.new_journal(), self.confirm_journal, self.stay_off)
+        self.apply_settings()
+        self.begin_work([self.beginning])
+        log.info("the journal is being written")
+
+    def confirm_journal(self) -> None:
+        """It is whole, and of this life."""
+        identity.save_incarnation(self.folder(), self.node.incarnation)
+
+    def stay_off(self, error: OSError) -> None:
+        journal, self.journal = self.journal, None
+        assert journal is not None
+        self.config.set("appendonly", "no")
+        log.error("the journal stays off: %s", error.strerror or error)
+        self.disown(journal)
+        self.on_switch()
 
     def switch_off(self) -> None:
         """What is in it gets old from now on, and must not be loaded."""
         journal, self.journal = self.journal, None
         assert journal is not None
         self.stop_rewriting()
+        if self.beginning is not None:
+            self.beginning.stop()
+            self.beginning = None
+            return
         journal.close(with_snapshot=False)
+        self.disown(journal)
+
+    def disown(self, journal: Journal) -> None:
+        """Its files are of an earlier life from now on, and go."""
         try:
-            self.settings.save_incarnation(self.node.incarnation + 1)
+            identity.save_incarnation(self.folder(), self.node.incarnation + 1)
             journal.remove()
-        except (SettingsError, JournalError, OSError) as error:
+        except (JournalError, OSError) as error:
             log.error("the journal is off, and its files are still there: %s", error)
+
+    def finish_beginning(self) -> None:
+        """A journal that is being begun is a journal now, or there is none; everybody waits."""
+        beginning, self.beginning = self.beginning, None
+        if beginning is not None:
+            self.stop_rewriting()
+            beginning.finish()
+            self.apply_settings()
+
+    def rename(self, node_id: bytes) -> None:
+        """The node has another id, and its journal and history with it."""
+        self.finish_beginning()
+        if self.journal is not None:
+            self.stop_rewriting()
+            self.journal.rename(node_id)
+        if self.history is not None:
+            self.history.rename()
 
     # -- rewriting -----------------------------------------------------------------------------------------
 
@@ -224,8 +257,12 @@ class Keeping:
                     log.info("%s", work.words())
                 except OSError as error:
                     work.abandon(error)
+            if self.beginning is not None and self.beginning in works:
+                self.beginning = None
+                self.apply_settings()  # from now on answers wait for it, if they are to
         finally:
-            self.rewriting = None
+            if self.rewriting is asyncio.current_task():
+                self.rewriting = None
 
     def stop_rewriting(self) -> None:
         if self.rewriting is not None:
@@ -240,6 +277,7 @@ class Keeping:
             rewriting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await rewriting
+        self.finish_beginning()
         if self.journal is not None:
             self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
         self.node.overflow.store.close()
@@ -249,7 +287,7 @@ class Keeping:
     def save_for_restart(self) -> None:
         """SHUTDOWN REWRITE-AOF: everything is in a fresh journal at the end, also where there was none."""
         if self.journal is None and self.settings.dir is not None:
-            self.switch_on()
+            self.switch_on()  # the end waits for it
         self.is_saved_at_end = True
 
     def facts(self) -> dict[str, str]:
@@ -262,7 +300,7 @@ class Keeping:
             "loading": str(int(self.node.is_loading)),
             "loading_loaded_perc": str(self.percent),
             "aof_enabled": "1",
-            "aof_state": "on",
+            "aof_state": "beginning" if journal.is_beginning else "on",
             "aof_rewrite_in_progress": str(int(is_rewriting)),
             "aof_last_rewrite_time_sec": str(int(journal.rewrite_seconds)),
             "aof_last_bgrewrite_status": "err" if journal.rewrite_error else "ok",

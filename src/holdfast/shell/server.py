@@ -71,6 +71,7 @@ class Server:
         self.sockets = make_sockets(self.node, offset)
         self.sockets.on_requests = self.carry_out
         self.keeping = Keeping(settings, self.node)
+        self.keeping.on_switch = self.use_journal
         self.keeping.telling.turn = lambda: self.note_wake(self.sockets.turn())
         self.guard = Guard(self)
         self.ready = asyncio.Event()
@@ -141,8 +142,11 @@ class Server:
     async def load(self) -> None:
         """Come back with what the journal has; from then on nothing leaves before it is in the journal."""
         await self.keeping.load()
-        self.sockets.commit = self.keeping.commit()
+        self.use_journal()
         calm_collector()
+
+    def use_journal(self) -> None:
+        self.sockets.commit = self.keeping.commit()
 
     async def send_what_is_owed(self) -> None:
         """Before the end: replies that are ready get a moment to be read. No further command is run."""
@@ -416,7 +420,7 @@ class Server:
         elif request.kind == effects.APPLY_SETTINGS:
             self.apply_settings()
             self.keeping.switch()
-            self.sockets.commit = self.keeping.commit()
+            self.use_journal()
             if request.argument == b"reset":
                 self.sockets.reset()
         elif request.kind == effects.SAVE_SETTINGS and session is not None:
@@ -452,11 +456,7 @@ class Server:
         self.bus.rename(node_id)
         try:
             self.settings.save_node_id(node_id)
-            if self.keeping.journal is not None:
-                self.keeping.stop_rewriting()
-                self.keeping.journal.rename(node_id)
-            if self.keeping.history is not None:
-                self.keeping.history.rename()
+            self.keeping.rename(node_id)
         except SettingsError as error:
             log.error("the new id of this node is not saved: %s", error)
 

@@ -182,11 +182,6 @@ class Settings:
         with said_to_the_user():
             return identity.incarnation(self.dir, self.keeps_journal(), clock.wall_ms())
 
-    def save_incarnation(self, life: int) -> None:
-        if self.dir is not None:
-            with said_to_the_user():
-                identity.save_incarnation(self.dir, life)
-
     def save_nodes(self, text: str) -> None:
         if self.dir is not None:
             write_whole(self.dir / NODES, text)

@@ -191,6 +191,10 @@ class App:
     def _register(self, task: AnyTask) -> None:
         if task.is_async and task.runs_in_process:
             raise BadRequest(f"{task.name}: only a plain function can run in a process of its own")
+        if task.zone and not task.cron:
+            raise BadRequest(f"{task.name}: a zone says where the times of cron=… are meant, and there is none")
+        if task.cron and not can_be_called_with_nothing(task.function):
+            raise BadRequest(f"{task.name}: cron adds jobs without arguments, and it takes some")
         other = self.tasks.get(task.name)
         if other is not None and other.function.__code__ != task.function.__code__:
             raise BadRequest(f"two tasks have the name {task.name!r}: pass name=… to one of them")
@@ -211,3 +215,11 @@ class App:
                 )
                 count += 1
         return count
+
+
+def can_be_called_with_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    return True

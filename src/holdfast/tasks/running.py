@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
+from holdfast.client.delivery import Delivery, Entry
 from holdfast.client.errors import BadRequest
-from holdfast.client.values import Delivery
 
 from . import bodies
 from .outcomes import Cancelled, Outcome, TimeLimit, of_exception
@@ -32,16 +32,16 @@ class Teller(Protocol):
     def progress(self, job: RunningJob, fraction: float, text: str) -> None: ...
 
 
-class RunningJob:
+class RunningJob(Delivery):
     """A job while we have it."""
 
     __slots__ = (
-        "args", "delivery", "fetched", "is_cancelled", "is_lost", "is_told", "kwargs", "report", "slot", "started",
+        "args", "fetched", "is_cancelled", "is_lost", "is_told", "kwargs", "report", "slot", "started",
         "task", "teller",
     )
 
-    def __init__(self, delivery: Delivery, teller: Teller | None, fetched: float = 0.0) -> None:
-        self.delivery = delivery
+    def __init__(self, entry: Entry, teller: Teller | None, fetched: float = 0.0) -> None:
+        self.entry = entry
         self.teller = teller
         self.task: AnyTask | None = None
         self.args: tuple[Any, ...] | list[Any] = ()
@@ -58,32 +58,6 @@ class RunningJob:
         self.slot: object | None = None
         self.report: tuple[float, str] | None = None
         """What it said about its progress and the node has not heard yet."""
-
-    @property
-    def id(self) -> str:
-        return self.delivery.id
-
-    @property
-    def queue(self) -> str:
-        return self.delivery.queue
-
-    @property
-    def body(self) -> bytes:
-        return self.delivery.body
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first."""
-        return self.delivery.attempt
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return dict(self.delivery.headers)
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """What it is known by, where it has one: tenant, domain, group, unique, batch, parent."""
-        return dict(self.delivery.keys)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far it is, from 0 to 1. Raises `Cancelled` if somebody wants it to stop."""
@@ -109,14 +83,13 @@ def current_job() -> RunningJob:
 
 def prepare(app: App, job: RunningJob) -> Outcome | None:
     """Find the task and its arguments. An outcome: there is nothing to run."""
-    delivery = job.delivery
-    raw = app.raw_tasks.get(delivery.queue)
+    raw = app.raw_tasks.get(job.queue)
     if raw is not None:
         job.task = raw
-        job.args = (delivery.body,)
+        job.args = (job.body,)
         return None
     try:
-        envelope = bodies.read(delivery.body)
+        envelope = bodies.read(job.body)
     except bodies.NoTask as error:
         return Outcome("dead", error=str(error), exception=error)
     task = app.tasks.get(envelope.task)

@@ -226,7 +226,7 @@ class Kit:
 
     def progress(self, job: RunningJob, fraction: float, text: str) -> None:
         """A handler says how far it is."""
-        self.queue.call("PROGRESS", job.id, job.delivery.token, f"{fraction:.3f}", text)
+        self.queue.call("PROGRESS", job.id, job.token, f"{fraction:.3f}", text)
 
     def _run(self, job: RunningJob) -> Outcome:
         outcome = prepare(self.app, job)

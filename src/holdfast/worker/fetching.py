@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from holdfast.client.asks import take
+from holdfast.client.delivery import Entry
 from holdfast.client.errors import Closed, Error, Leaving, Loading, Refused, Unknown
 from holdfast.client.queue import Queue
-from holdfast.client.values import Delivery
 
 from .hands import Hands
 
@@ -35,7 +35,7 @@ class Fetcher(threading.Thread):
 
     def __init__(
         self, queue: Queue, names: Sequence[str], hands: Hands, lease_s: float,
-        on_jobs: Callable[[list[Delivery]], None],
+        on_jobs: Callable[[list[Entry]], None],
     ) -> None:
         super().__init__(name="holdfast-fetcher", daemon=True)
         self.heard = time.monotonic()

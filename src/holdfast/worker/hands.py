@@ -1,6 +1,6 @@
 """What a worker has in its hands: jobs that wait for a slot and jobs that run, and the figures about them.
 
-Shared by all its threads. There is no lock around it: each step is one operation on a dict, a deque or a counter, and
+Shared by all its threads. There is no lock around it: each step is one operation on a set, a deque or a counter, and
 those are atomic; a figure that is off by one for a moment harms nobody.
 
 How many jobs to have ahead? Enough that slots never wait for the network, few enough that no other worker waits for
@@ -31,7 +31,7 @@ class Hands:
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
-        self.jobs: dict[str, RunningJob] = {}
+        self.jobs: set[RunningJob] = set()
         self.backlog: deque[RunningJob] = deque()
         """Fetched for the event loop and not begun."""
         self.for_threads: deque[RunningJob] = deque()
@@ -54,7 +54,7 @@ class Hands:
 
     def put_down(self, job: RunningJob) -> None:
         """It is not ours any more."""
-        self.jobs.pop(job.delivery.id, None)
+        self.jobs.discard(job)
         if self.is_full:
             self.room.set()
 

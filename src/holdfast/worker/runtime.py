@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast import doors
+from holdfast.client.delivery import Entry
 from holdfast.client.errors import BadRequest, Error
 from holdfast.client.queue import Queue
-from holdfast.client.values import Delivery
 from holdfast.tasks.app import App
 from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob, prepare
@@ -166,15 +166,15 @@ class Worker:
         teller.start()
         self._fetcher.start()
 
-    def _take_in(self, deliveries: list[Delivery]) -> None:
+    def _take_in(self, entries: list[Entry]) -> None:
         """Jobs came; in the fetcher's thread. Each goes to where its handler runs."""
         teller, hands = self._teller, self.hands
         assert teller is not None
         now = time.monotonic()
         for_loop = for_threads = 0
-        for delivery in deliveries:
-            job = RunningJob(delivery, teller, now)
-            hands.jobs[delivery.id] = job
+        for entry in entries:
+            job = RunningJob(entry, teller, now)
+            hands.jobs.add(job)
             outcome = prepare(self.app, job)
             if outcome is not None:
                 log.error("job %s: %s", job.id, outcome.error)
@@ -233,7 +233,7 @@ class Worker:
             teller.tell(job, Outcome("released"))
         while hands.jobs and time.monotonic() < end and not self._hurry:
             await asyncio.sleep(0.02)
-        for job in list(hands.jobs.values()):
+        for job in list(hands.jobs):
             if not job.is_told:
                 log.warning("job %s is still running: it is given back", job.id)
                 hands.released += 1
@@ -255,7 +255,7 @@ class Worker:
             "pid": str(os.getpid()),
             "queues": ",".join(self.names),
             "concurrency": str(hands.concurrency),
-            "running": str(sum(job.started > 0 for job in list(hands.jobs.values()))),
+            "running": str(sum(job.started > 0 for job in list(hands.jobs))),
             "in-hand": str(len(hands.jobs)),
             "done": str(hands.done),
             "failed": str(hands.failed),

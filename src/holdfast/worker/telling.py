@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from holdfast.client import admin, asks
-from holdfast.client.asks import Ask, Held
+from holdfast.client.asks import Ask
+from holdfast.client.delivery import ID, TOKEN
 from holdfast.client.errors import BadRequest, Closed, Error, LeaseLost, Refused, Unknown
 from holdfast.client.queue import Queue
 from holdfast.client.resp import Argv
@@ -152,7 +153,7 @@ class Teller(threading.Thread):
             batch = [self._box[i] for i in range(min(BATCH, len(self._box)))]
             commands = [words(job, outcome) for job, outcome, _ in batch]
             try:
-                replies = self._queue.channel.call_many(commands, batch[0][0].delivery.token[:8])
+                replies = self._queue.channel.call_many(commands, batch[0][0].near)
             except (Refused, Unknown):
                 self._drop_old()
                 raise
@@ -179,10 +180,10 @@ class Teller(threading.Thread):
 
     def _keep(self) -> None:
         """Extend all leases we have, those of jobs that wait for a slot, too."""
-        jobs = [job for job in list(self._hands.jobs.values()) if not job.is_told and job.delivery.token]
+        jobs = [job for job in list(self._hands.jobs) if not job.is_told and job.token]
         for start in range(0, len(jobs), BATCH):
             some = jobs[start : start + BATCH]
-            ask = asks.keep([Held(job.delivery.id, job.delivery.token) for job in some], self._lease_s)
+            ask = asks.keep(some, self._lease_s)
             kept = ask.answer(self._queue.channel.call(ask.argv, near=ask.near))
             self.heard = time.monotonic()
             for job, word in zip(some, kept, strict=True):
@@ -201,7 +202,7 @@ class Teller(threading.Thread):
         running: list[RunningJob] = []
         for job in jobs.values():
             if not job.is_told and job.report is not None:
-                commands.append(asks.progress(Held(job.id, job.delivery.token), *job.report))
+                commands.append(asks.progress(job, *job.report))
                 running.append(job)
         replies = self._queue.channel.call_many([ask.argv for ask in commands])
         for job, ask, reply in zip(running, commands, replies, strict=True):
@@ -220,12 +221,11 @@ class Teller(threading.Thread):
 
 def words(job: RunningJob, outcome: Outcome) -> Argv:
     """What to say about a job: exactly one command."""
-    if outcome.kind == "done" and outcome.result is None:
-        return ["ACKJOB", job.delivery.id, "TOKEN", job.delivery.token]
-    held = (Held(job.delivery.id, job.delivery.token),)
+    if outcome.kind == "done" and outcome.result is None:  # The usual end, thousands of times a second.
+        return ["ACKJOB", job.entry[ID], "TOKEN", job.entry[TOKEN]]
     if outcome.kind == "done":
-        return asks.done(held, outcome.result).commands[0]
+        return asks.done((job,), outcome.result).commands[0]
     if outcome.kind == "released":
-        return asks.release(held, outcome.after).commands[0]
+        return asks.release((job,), outcome.after).commands[0]
     is_dead = outcome.kind == "dead"
-    return asks.fail(held, outcome.error, outcome.after, is_dead, outcome.throttled).commands[0]
+    return asks.fail((job,), outcome.error, outcome.after, is_dead, outcome.throttled).commands[0]

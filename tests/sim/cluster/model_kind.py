@@ -48,6 +48,12 @@ class ModelKind:
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
 
+    def homes(self, machine: Any) -> list[bool]:
+        return []
+
+    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
+        return []
+
     def digest(self, machine: Any) -> int:
         return 0
 

@@ -120,16 +120,37 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
 
 
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
-    cases = ((True, 0, {"run-missed"}), (False, 0, set()), (True, 6, set()), (False, 9, {"run-twice"}))
-    for is_calm, runs, found in cases:
+    cases = (
+        (True, "other", 0, {"run-missed"}), (False, "other", 0, set()), (True, "q", 0, set()),
+        (True, "other", 6, set()), (False, "other", 9, {"run-twice"}),
+    )
+    for is_calm, bounded, runs, found in cases:
         story = Story()
-        story.op(100, "A", "rule", {"words": ["CRON", "SET", "tick"]}, "ok", {"reply": "OK"})
+        words = ["QUEUE", "SET", bounded, "totalmaxlen", "5"]
+        story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
+        words = ["CRON", "SET", "tick", "*/5 * * * * *", "q", "cron"]
+        story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
         if not is_calm:
             story.mark(200, "calm", on=False)
         for i in range(runs):
             story.get(5_000 + i, "cron", id=f"DI00000000{i}")
         story.op(30_000, "A", "rule", {"words": ["CRON", "DEL", "tick"]}, "ok", {"reply": 1})
-        assert story.classes() == found, (is_calm, runs)
+        assert story.classes() == found, (is_calm, bounded, runs)
+
+
+def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> None:
+    """B gives a job of a group to consumers at A; one without keys is given by the node its consumer is at."""
+    for group, is_calm, found in (("", True, {"stale-token"}), ("", False, {"stale-token"}),
+                                  ("g", True, {"stale-token"}), ("g", False, set())):
+        story = Story()
+        story.add(0, "x", retry=1, group=group, skips=False)
+        if not is_calm:
+            story.mark(50, "calm", on=False)
+        for t, token in ((100, "bbbbbbbb.1.1"), (2_000, "bbbbbbbb.1.2")):
+            job = {"id": "id-x", "queue": "q", "body": "x", "token": token}
+            story.op(t - 1, "A", "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+        story.op(4_000, "A", "ack", {"ids": ["id-x"], "token": "bbbbbbbb.1.1"}, "ok", {"count": 1})
+        assert story.classes() == found, (group, is_calm)
 
 
 def test_at_most_once() -> None:
@@ -360,3 +381,18 @@ def test_a_history_that_says_what_did_not_happen() -> None:
     story.get(100, "x")
     told(story, 100, "handed-out", "x")
     assert story.classes() == {"told-twice", "told-and-untrue"}
+
+
+def test_a_tenant_whose_one_job_waits_for_many_of_another() -> None:
+    """Twenty of `many` are there when `one` comes. Of two tenants one hand-out of the other is fair, two are slack."""
+    for place, expected in ((4, set()), (12, {"tenant-waits"})):
+        story = Story()
+        for number in range(20):
+            story.add(100, f"m{number}", tenant="many", retry=600)
+        story.add(200, "one", tenant="one", retry=600)
+        order = [f"m{number}" for number in range(20)]
+        order.insert(place - 1, "one")
+        for number, body in enumerate(order):
+            story.get(1_000 + 10 * number, body)
+            story.about(1_005 + 10 * number, "ack", body)
+        assert story.classes() == expected, place

@@ -3,8 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core import home
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.mutants import switches
+from holdfast.testing.sim.scenarios.keys import group_at, owner_of
 
 
 def kill(sim: Cluster, at: str, *, holders: str, error: str = "bad") -> str:
@@ -63,6 +66,38 @@ def test_any_node_explains_a_job() -> None:
     sim.run_for(seconds=10)
     said = reply(sim, "C", "EXPLAIN", job)
     assert said[1] == "unknown" and "2 nodes cannot be reached" in said[2]
+
+
+def believers(sim: Cluster, at: str, job: str) -> list[str]:
+    return [reason[1] for reason in reply(sim, at, "EXPLAIN", job)[3] if reason[0] == "believers"]
+
+
+def test_those_who_believe_to_decide_about_a_key_are_told_of() -> None:
+    sim = Cluster(nodes="ABC", seed=7)
+    group = group_at(sim, "ABC")
+    jobs = [sim.add_keyed(at="C", group=group, replicate=2, retry_s=60)[0] for _ in range(2)]
+    assert [believers(sim, at, jobs[1]) for at in "ABC"] == [[], [], []], "all agree on who decides"
+    sim.cut("A")
+    sim.run_for(seconds=60)
+    assert owner_of(sim, "C", home.GROUP, group) == "B" and owner_of(sim, "A", home.GROUP, group) == "A"
+    may = "cannot be reached, and may believe to decide about group " + group + " as well"
+    assert believers(sim, "A", jobs[1]) == [f"2 nodes {may}"]
+    assert believers(sim, "B", jobs[1]) == believers(sim, "C", jobs[1]) == [f"1 node {may}"]
+    sim.heal()
+    sim.settle()
+    assert [believers(sim, at, jobs[1]) for at in "ABC"] == [[], [], []]
+
+
+def test_two_that_can_be_asked_are_counted() -> None:
+    """A is cut off from B alone, which takes over because C lets it: a rule that is broken on purpose."""
+    sim = Cluster(nodes="ABC", seed=8, mutants=switches("takeover-grabs") | {"lower-epoch-goes-on"})
+    group = group_at(sim, "ABC")
+    jobs = [sim.add_keyed(at="C", group=group, replicate=3, retry_s=60)[0] for _ in range(2)]
+    sim.cut("A", from_="B")
+    sim.run_for(seconds=60)
+    first, second = sorted(sim.hosts[name].node_id[:8].decode() for name in "AB")
+    words = f"2 nodes believe that they decide about group {group} ({first}, {second}): until they agree each does so"
+    assert believers(sim, "C", jobs[1]) == [f"{words} for itself"]
 
 
 def test_a_job_that_waits_elsewhere_gets_another_priority_and_queue() -> None:

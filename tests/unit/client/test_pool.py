@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -193,7 +194,8 @@ def test_a_waiting_connection_that_died_while_idle_is_replaced_unnoticed(
     pool = Pool([Target(port=stub.port)])
     pool.call(GETJOB, 0, give_back)
     stub.hang_up()
-    while not pool._idle[0].is_stale():
+    (connection,) = pool._idle[Target(port=stub.port)]
+    while not connection.is_stale():
         pass
     assert pool.call(GETJOB, 0, give_back) == b"OK"
     assert stub.connections == 2
@@ -240,10 +242,12 @@ def test_a_forked_child_makes_its_own_connections(stub: Stub) -> None:
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
     (parents,) = pool._lines.values()
-    pool._pid += 1
-    pool.call(["PING"])
-    assert stub.connections == 2 and parents.is_good() and parents not in pool._lines.values()
-    parents.close()
+    child = os.fork()
+    if child == 0:
+        is_well = pool.call(["PING"]) == b"OK" and parents not in pool._lines.values()
+        os._exit(0 if is_well else 1)
+    assert os.waitpid(child, 0)[1] == 0 and stub.connections == 2
+    assert pool.call(["PING"]) == b"OK" and list(pool._lines.values()) == [parents]
     pool.close()
 
 

@@ -152,7 +152,7 @@ def test_a_block_that_ends_well_means_done() -> None:
     with Queue(script).next("q") as job:
         assert not job.is_settled
     assert job.is_settled
-    assert script.sent[1:] == [["ACKJOB", "ID1"]]
+    assert script.sent[1:] == [["ACKJOB", b"ID1"]]
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit])
@@ -161,7 +161,7 @@ def test_a_block_that_raises_gives_the_job_back(kind: type[BaseException]) -> No
     with pytest.raises(kind), Queue(script).next("q"):
         raise kind
     is_fault = issubclass(kind, Exception)
-    assert script.sent[1:] == [["NACK", "ID1", "ERROR", kind.__name__] if is_fault else ["RELEASE", "ID1"]]
+    assert script.sent[1:] == [["NACK", b"ID1", "ERROR", kind.__name__] if is_fault else ["RELEASE", b"ID1"]]
 
 
 def test_what_was_settled_inside_the_block_stays_settled() -> None:
@@ -205,7 +205,7 @@ def test_jobs_and_ids_may_be_mixed() -> None:
     assert queue.done(job, "ID2") == 2
     assert queue.fail("ID3", job) == 2
     assert queue.done() == queue.fail() == 0
-    assert script.sent[1:] == [["ACKJOB", "ID1", "ID2"], ["NACK", "ID3", "ID1"]]
+    assert script.sent[1:] == [["ACKJOB", b"ID1", "ID2"], ["NACK", "ID3", b"ID1"]]
 
 
 def test_extend_and_length() -> None:
@@ -260,7 +260,7 @@ def test_an_error_reply_is_raised() -> None:
 
 
 def test_giving_back_reads_only_jobs() -> None:
-    assert asks.give_back(JOB) == ["RELEASE", "ID1"]
+    assert asks.give_back(JOB) == ["RELEASE", b"ID1"]
     assert asks.give_back(None) is None
     assert asks.give_back(errors.Leaving("x")) is None
 
@@ -318,7 +318,7 @@ def test_a_task_cancelled_inside_the_block_gives_its_job_back() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert channel.script.sent[1:] == [["RELEASE", "ID1"]]
+        assert channel.script.sent[1:] == [["RELEASE", b"ID1"]]
 
     run(main())
 
@@ -343,7 +343,7 @@ def test_a_task_cancelled_again_while_it_answers_still_answers() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0)
-        assert channel.script.sent[1:] == [["RELEASE", "ID1"]]
+        assert channel.script.sent[1:] == [["RELEASE", b"ID1"]]
 
     run(main())
 

@@ -147,6 +147,17 @@ def test_without_room_on_disk_the_node_is_full_as_ever_and_recovers() -> None:
     assert world.node.queues[b"q"].size == queued + 1
 
 
+def test_a_node_full_of_what_stays_in_memory_refuses_at_once() -> None:
+    """Jobs with keys and short bodies are not moved. To find that out is a walk over all: not one for each refusal."""
+    world = Full()
+    replies = [world.do("ADDJOB", "q", b"short", "0", "TENANT", f"t{number % 7}") or b"" for number in range(3000)]
+    assert replies[0].startswith(b"+DI") and replies[-1].startswith(b"-OOM")
+    assert sum(reply.startswith(b"-OOM") for reply in replies) > 1000 and world.node.overflow.barren <= 1
+    world.now += 1000
+    world.turn("ADDJOB", "q", b"short", "0")
+    assert world.node.overflow.barren == 2  # there might have been something by now
+
+
 def test_what_cannot_be_read_stays_and_is_said() -> None:
     world = Full()
     world.fill(5000, 200)

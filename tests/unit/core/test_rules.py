@@ -105,9 +105,9 @@ def test_no_hand_out_looks_at_closed_domains() -> None:
     assert len(get(bench, 2_004)) == 2_003
     queue = bench.node.queues[b"q"]
     assert queue.rules is not None
-    assert len(queue.rules.plain.open) == 0 and queue.size == 2_000
+    assert len(queue.rules.plain.open.items) == 0 and queue.size == 2_000
     mine = [add(bench, "DOMAIN", "open") for _ in range(3)]
-    assert len(queue.rules.plain.open) == 1
+    assert len(queue.rules.plain.open.items) == 1
     assert get(bench, 10) == mine
 
 
@@ -239,6 +239,23 @@ def test_shares_are_by_weight() -> None:
     got = bench.do("GETJOB", "NOHANG", "COUNT", "800", "FROM", "q") or b""
     for name, weight in weights.items():
         assert abs(got.count(b"$1\r\n" + name.encode()) - 100 * weight) <= 1
+
+
+def test_virtual_time_begins_anew_and_nobody_notices() -> None:
+    """It grows with every hand-out and is kept in 64 bits."""
+    bench = Bench()
+    for name in ("a", "b"):
+        bench.do("ADDJOBS", "q", "0", "20", *[name] * 20, "TENANT", name)
+    get(bench)
+    queue = bench.node.queues[b"q"]
+    assert queue.rules is not None
+    for line in queue.rules.lines.values():
+        line.rank += rules.VIRTUAL_MAX - 3 * rules.STRIDE
+    queue.rules.virtual += rules.VIRTUAL_MAX - 3 * rules.STRIDE
+    bodies = re.findall(rb"\$1\r\n([ab])", bench.do("GETJOB", "NOHANG", "COUNT", "20", "FROM", "q") or b"")
+    assert bodies == [b"b", b"a"] * 10 and queue.rules.virtual < rules.VIRTUAL_MAX // 2
+    mine = add(bench, "TENANT", "c")
+    assert mine in get(bench, 3)
 
 
 def test_a_tenant_that_adds_one_at_a_time_gets_no_more_than_its_share() -> None:

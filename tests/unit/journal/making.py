@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -15,12 +15,22 @@ START_MS = 1_700_000_000_000
 NODE_ID = b"0123456789abcdef" * 2 + b"01234567"
 
 
+class Hasty(Disk):
+    """Waits for nothing: for those who only look at what another disk has left."""
+
+    def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass
+
+
 class Life:
     """A node from its start to its end: commands in, replies out, each a turn of its own with its commit."""
 
     def __init__(
         self, folder: Path, disk: Disk | None = None, *, now: int = START_MS, policy: str = "always",
-        settings: dict[str, str] | None = None, segment_bytes: int = 64 << 20,
+        settings: dict[str, str] | None = None, segment_bytes: int = 64 << 20, is_kept: bool = True,
     ) -> None:
         config = Config()
         for name, value in {"appendfsync": policy, "enable-debug": "yes", **(settings or {})}.items():
@@ -31,7 +41,7 @@ class Life:
         self.journal = Journal(self.node, folder, disk)
         self.journal.writer.policy = policy
         self.journal.writer.segment_bytes = segment_bytes
-        self.percents = list(self.journal.load())
+        self.percents = list(self.journal.load()) if is_kept else []
 
     def at(self, now: int) -> None:
         self.node.set_time(now, now)
@@ -63,7 +73,8 @@ class Life:
 
     def kill(self) -> None:
         """The process is gone; what it had written is there."""
-        self.journal.writer.close()
+        for writer in (self.journal.writer, *self.journal.own.writers()):
+            writer.close()
 
 
 class Crash(BaseException):
@@ -77,17 +88,48 @@ class Watched:
         self.data = b""
         self.synced = b""
 
+    def left(self, torn: int) -> bytes:
+        """What was synced and so many bytes more; if negative, all but so many."""
+        extra = len(self.data) - len(self.synced)
+        keep = min(extra, torn) if torn >= 0 else max(0, extra + torn)
+        return self.data[: len(self.synced) + keep]
+
+
+class Names:
+    """A folder as the disk sees it: the names in it, and those of them that are safe."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Watched | Names] = {}
+        self.safe: dict[str, Watched | Names] = {}
+
+    def left(self, folder: Path, are_names_safe: bool, torn: Callable[[], int]) -> None:
+        folder.mkdir(exist_ok=True)
+        for name, each in (self.safe if are_names_safe else self.all).items():
+            if isinstance(each, Names):
+                each.left(folder / name, are_names_safe, torn)
+            else:
+                (folder / name).write_bytes(each.left(torn()))
+
 
 class CrashDisk(Disk):
     """A disk that counts what is done to it, and stops at one point. It knows what would be left of its files."""
 
-    def __init__(self, dies_at: int = -1, halfway: bool = False) -> None:
+    def __init__(self, root: Path, dies_at: int = -1, halfway: bool = False) -> None:
+        self.root = root  # which is there and stays
         self.dies_at = dies_at
         self.halfway = halfway  # it dies in the middle of a write, not before it
         self.steps = 0
         self.open: dict[int, Watched] = {}
-        self.names: dict[Path, Watched] = {}
-        self.safe_names: dict[Path, Watched] = {}
+        self.names = Names()
+
+    def folder(self, path: Path) -> Names:
+        """It is there as soon as anybody speaks of it; whether that is safe, its own folder knows."""
+        found = self.names
+        for name in path.relative_to(self.root).parts:
+            inside = found.all.setdefault(name, Names())
+            assert isinstance(inside, Names)
+            found = inside
+        return found
 
     def step(self) -> bool:
         """Count; whether this one is the last and only half done."""
@@ -101,7 +143,7 @@ class CrashDisk(Disk):
     def create(self, path: Path) -> int:
         self.step()
         descriptor = super().create(path)
-        self.names[path] = self.open[descriptor] = Watched()
+        self.folder(path.parent).all[path.name] = self.open[descriptor] = Watched()
         return descriptor
 
     def write(self, descriptor: int, pieces: Sequence[bytes], position: int) -> None:
@@ -120,7 +162,11 @@ class CrashDisk(Disk):
 
     def sync_folder(self, folder: Path) -> None:
         self.step()
-        self.safe_names = dict(self.names)
+        names = self.folder(folder)
+        for path in folder.iterdir():
+            if path.is_dir():
+                self.folder(path)
+        names.safe = dict(names.all)
 
     def cut(self, path: Path, size: int) -> None:
         self.step()
@@ -129,20 +175,17 @@ class CrashDisk(Disk):
     def rename(self, old: Path, new: Path) -> None:
         self.step()
         super().rename(old, new)
-        self.names[new] = self.names.pop(old)
+        self.folder(new.parent).all[new.name] = self.folder(old.parent).all.pop(old.name)
 
     def remove(self, path: Path) -> None:
         self.step()
         super().remove(path)
-        self.names.pop(path, None)
+        self.folder(path.parent).all.pop(path.name, None)
 
     def close(self, descriptor: int) -> None:
         del self.open[descriptor]
         os.close(descriptor)
 
-    def left(self, folder: Path, are_names_safe: bool, torn: int) -> None:
-        """Write to `folder` what is left: of each file what was synced and so many bytes more, or less if negative."""
-        for path, file in (self.safe_names if are_names_safe else self.names).items():
-            extra = len(file.data) - len(file.synced)
-            keep = min(extra, torn) if torn >= 0 else max(0, extra + torn)
-            (folder / path.name).write_bytes(file.data[: len(file.synced) + keep])
+    def left(self, folder: Path, are_names_safe: bool, torn: int | Callable[[], int]) -> None:
+        """Write to `folder` what is left, of each file the more or less that `torn` says: see Watched."""
+        self.names.left(folder, are_names_safe, torn if callable(torn) else lambda: torn)

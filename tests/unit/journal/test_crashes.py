@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .making import Crash, CrashDisk, Life
+from .making import Crash, CrashDisk, Hasty, Life
 
 
 class Answers:
@@ -51,7 +51,7 @@ def live(folder: Path, disk: CrashDisk, answers: Answers) -> None:
 
 
 def check(folder: Path, answers: Answers) -> None:
-    life = Life(folder)
+    life = Life(folder, Hasty())
     node = life.node
     for jid in answers.added - answers.asked:
         assert node.find(jid) is not None, f"{jid!r} was answered and is gone"
@@ -64,7 +64,7 @@ def check(folder: Path, answers: Answers) -> None:
 
 def steps_of_a_life() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        disk = CrashDisk()
+        disk = CrashDisk(Path(folder))
         live(Path(folder), disk, Answers())
         return disk.steps
 
@@ -78,7 +78,7 @@ def test_a_crash_at_every_step_loses_nothing_that_was_answered(halfway: bool) ->
     seen = 0
     for step in range(total):
         with tempfile.TemporaryDirectory() as folder:
-            disk, answers = CrashDisk(step, halfway), Answers()
+            disk, answers = CrashDisk(Path(folder), step, halfway), Answers()
             try:
                 live(Path(folder), disk, answers)
             except Crash:
@@ -86,8 +86,7 @@ def test_a_crash_at_every_step_loses_nothing_that_was_answered(halfway: bool) ->
             for are_names_safe in (True, False):
                 for torn in (0, 1, 30, -1, 1 << 30):
                     with tempfile.TemporaryDirectory() as left:
-                        (Path(left) / "journal").mkdir()
-                        disk.left(Path(left) / "journal", are_names_safe, torn)
+                        disk.left(Path(left), are_names_safe, torn)
                         check(Path(left), answers)
     assert seen > 30 if halfway else seen == total  # only a write can be half done
 
@@ -105,7 +104,7 @@ def test_every_length_of_a_torn_batch_is_cut(tmp_path: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "journal").mkdir()
             (Path(folder) / "journal" / path.name).write_bytes(whole[:size])
-            life = Life(Path(folder))
+            life = Life(Path(folder), Hasty())
             assert life.bodies() == [b"kept"]
             assert bool(life.journal.cut) == (size > before)
             life.kill()

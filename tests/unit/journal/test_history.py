@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from holdfast.history import decode
+from holdfast.journal.disk import Disk
 from holdfast.journal.history import History, Segment
 from holdfast.journal.history_format import HEADER_BYTES, Cursor
 from holdfast.journal.history_read import NoPlace, read_piece, seek, seek_time, segment_at, stretch
 
-from .making import START_MS, Crash, CrashDisk, Life
+from .making import START_MS, Crash, CrashDisk, Hasty, Life
 
 
 class Inline(Executor):
@@ -34,8 +35,8 @@ class Inline(Executor):
 class Told(Life):
     """A node with a journal and a history."""
 
-    def __init__(self, folder: Path, disk: CrashDisk | None = None, **more: Any) -> None:
-        super().__init__(folder, **more)
+    def __init__(self, folder: Path, disk: Disk | None = None, **more: Any) -> None:
+        super().__init__(folder, Hasty(), **more)
         self.history = History(self.node, folder, disk, Inline())
         self.history.policy = self.node.config.text("appendfsync")
         self.history.max_bytes = 1 << 20
@@ -239,7 +240,7 @@ def test_a_crash_at_every_step_shows_no_reader_what_is_not_there(tmp_path: Path)
             life.history.tick()
         life.history.close()
 
-    disk = CrashDisk()
+    disk = CrashDisk(tmp_path / "first")
     live(tmp_path / "first", disk, Reader())
     steps = disk.steps
     assert steps > 30
@@ -247,13 +248,12 @@ def test_a_crash_at_every_step_shows_no_reader_what_is_not_there(tmp_path: Path)
         for torn in (0, 7, 10_000):
             with tempfile.TemporaryDirectory() as name:
                 reader = Reader()
-                disk = CrashDisk(step, halfway=step % 2 == 0)
+                disk = CrashDisk(Path(name) / "before", step, halfway=step % 2 == 0)
                 with contextlib.suppress(Crash):
                     live(Path(name) / "before", disk, reader)
-                after = Path(name) / "after" / "history"
-                after.mkdir(parents=True)
+                after = Path(name) / "after"
                 disk.left(after, True, torn)
-                later = Told(after.parent, now=START_MS + 1000)
+                later = Told(after, Hasty(), now=START_MS + 1000)
                 found = Reader()
                 found.read(later)
                 assert found.jobs[: len(reader.jobs)] == reader.jobs, f"step {step}, torn {torn}"

@@ -9,7 +9,7 @@ import pytest
 from holdfast.journal.folder import Folder, JournalError
 from holdfast.journal.own import Work
 
-from .making import START_MS, Crash, CrashDisk, Life
+from .making import START_MS, Crash, CrashDisk, Hasty, Life
 
 LATER = START_MS + 1000
 
@@ -71,7 +71,7 @@ def test_a_queue_has_its_own_files_and_comes_back_from_them(tmp_path: Path) -> N
 
 
 def test_it_syncs_as_it_is_told_and_the_others_do_not_wait(tmp_path: Path) -> None:
-    disk = CrashDisk()
+    disk = CrashDisk(tmp_path)
     life = Life(tmp_path, disk, policy="no")
     own(life, "fsync", "always")
     writer = life.journal.own.by_name[b"q"].writer
@@ -203,7 +203,7 @@ def live(life: Life, told: dict[str, set[bytes]]) -> None:
 
 
 def steps_of(folder: Path) -> int:
-    disk = CrashDisk()
+    disk = CrashDisk(folder)
     folder.mkdir()
     live(Life(folder, disk, segment_bytes=400), {"added": set(), "once": set(), "asked": set(), "ended": set()})
     return disk.steps
@@ -218,17 +218,13 @@ def test_a_crash_at_any_step_of_moving_loses_nothing_and_doubles_nothing(tmp_pat
         told: dict[str, set[bytes]] = {"added": set(), "once": set(), "asked": set(), "ended": set()}
         before = tmp_path / f"{dies_at}"
         before.mkdir()
-        disk = CrashDisk(dies_at, halfway)
+        disk = CrashDisk(before, dies_at, halfway)
         with contextlib.suppress(Crash):
             live(Life(before, disk, segment_bytes=400), told)
-        for torn in (0, 10_000):
-            after = tmp_path / f"{dies_at}.{torn}"
-            for path, file in disk.names.items():
-                inside = after / path.relative_to(before)
-                inside.parent.mkdir(parents=True, exist_ok=True)
-                inside.write_bytes(file.data if torn else file.synced)
-            (after / "journal").mkdir(parents=True, exist_ok=True)
-            check(Life(after, now=LATER), told)
+        for are_names_safe, torn in ((True, 0), (True, 10_000), (False, 0), (False, 10_000)):
+            after = tmp_path / f"{dies_at}.{torn}.{are_names_safe}"
+            disk.left(after, are_names_safe, torn)
+            check(Life(after, Hasty(), now=LATER), told)
 
 
 def check(life: Life, told: dict[str, set[bytes]]) -> None:

@@ -165,9 +165,9 @@ def test_what_an_earlier_process_moved_to_disk_is_removed(tmp_path: Path) -> Non
 @pytest.mark.parametrize("dies_at", range(0, 330, 11))
 def test_the_power_fails_while_jobs_are_moved_to_disk(tmp_path: Path, dies_at: int) -> None:
     """At any step, in the middle of a write or before it: what was answered is there, in order, and once."""
-    disk = CrashDisk(dies_at, halfway=dies_at % 2 == 1)
     folder = tmp_path / "before"
     folder.mkdir()
+    disk = CrashDisk(folder, dies_at, halfway=dies_at % 2 == 1)
     answered = 0
     taken = 0
     try:
@@ -181,10 +181,7 @@ def test_the_power_fails_while_jobs_are_moved_to_disk(tmp_path: Path, dies_at: i
     except Crash:
         pass
     after = tmp_path / "after"
-    (after / "journal").mkdir(parents=True)
-    for path in [path for path in disk.names if path.suffix == ".spill"]:
-        del disk.names[path]
-    disk.left(after / "journal", are_names_safe=False, torn=0)
+    disk.left(after, are_names_safe=False, torn=0)
     life = Life(after, settings=SMALL, now=START_MS + 400_000)
     found = numbers(life)
     first = found[0] if found else taken

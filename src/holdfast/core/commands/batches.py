@@ -1,7 +1,7 @@
 """BATCH: saying how many jobs a batch has, what is to be done when all are over, and how far it is."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.core import batches, errors, forward
 from holdfast.core.batches import CAUSE_NAMES, Batch
@@ -15,6 +15,11 @@ from holdfast.core.session import Session
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
+
+
+BATCH_USE: Final = (
+    b"ERR use BATCH CLOSE name count [THEN queue body [options of ADDJOB]], BATCH GET name or BATCH LIST"
+)
 
 
 def batch(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -35,12 +40,12 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
             write_bulk(node.out, name)
         return
     if len(argv) < 3 or word not in (b"CLOSE", b"GET"):
-        raise BadRequest(errors.SYNTAX)
+        raise BadRequest(BATCH_USE)
     key(b"BATCH", argv[2])
     if word == b"CLOSE":
         check_close(node, argv)
     elif len(argv) != 3:
-        raise BadRequest(errors.SYNTAX)
+        raise BadRequest(BATCH_USE)
     if not batches.want(node, argv[2]):
         if session.number == 0:
             raise Refused(errors.NOT_HOME)
@@ -54,13 +59,13 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
 def check_close(node: Node, argv: list[bytes]) -> None:
     """Before anything is done, and before it is sent anywhere."""
     if len(argv) < 4:
-        raise BadRequest(errors.SYNTAX)
+        raise BadRequest(BATCH_USE)
     if at_least(argv[3], 0, errors.BATCH_COUNT) > BATCH_MAX:
         raise BadRequest(errors.BATCH_COUNT)
     if len(argv) == 4:
         return
     if argv[4].upper() != b"THEN" or len(argv) < 7:
-        raise BadRequest(errors.SYNTAX)
+        raise BadRequest(BATCH_USE)
     check_queue_name(argv[5])
     check_body(node, argv[6])
     options = batches.read_options(argv[5:])

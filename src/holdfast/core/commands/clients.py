@@ -257,7 +257,7 @@ def pause_clients(node: Node, ms: i64) -> None:
 def kill(node: Node, session: Session, argv: list[bytes]) -> None:
     """CLIENT KILL address, or CLIENT KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]."""
     if len(argv) == 3:
-        found = [each for each in node.sessions.values() if each.address.encode() == argv[2]]
+        found = [each for each in node.sessions.values() if each.where == argv[2]]
         if not found:
             raise BadRequest(b"ERR No such client")
         close_all(node, session, found)
@@ -285,7 +285,7 @@ def kill(node: Node, session: Session, argv: list[bytes]) -> None:
     found = [
         each for each in node.sessions.values()
         if (number < 0 or each.number == number)
-        and (not address or each.address.encode() == address)
+        and (not address or each.where == address)
         and not (skip_me and each is session)
     ]
     close_all(node, session, found)

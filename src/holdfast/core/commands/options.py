@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, mypyc_attr
 
 from holdfast.core import errors, peers, replicate
 from holdfast.core.errors import BadRequest, Refused
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
 
 
+@mypyc_attr(acyclic=True)
 class AddOptions:
     def __init__(self) -> None:
         self.ttl: i64 = TTL_S_DEFAULT
@@ -179,6 +180,9 @@ class AddOptions:
 
     def settle_copies(self, node: Node) -> None:
         """How many copies there will be depends on who is there."""
+        if len(node.peers) == 1 and self.replicate == 0 and self.sync == 0 and self.delay == 0 and not node.is_leaving:
+            self.replicate = self.sync = 1  # nobody else is
+            return
         reachable = peers.reachable(node)
         needed: i64 = 0  # copies that must be had now; by default those that can be
         if self.replicate == ALL_NODES:

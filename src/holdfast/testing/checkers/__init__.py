@@ -16,6 +16,7 @@ from holdfast.testing.checkers import (
     acks,
     batches,
     counters,
+    fairness,
     fates,
     honest,
     keys,
@@ -69,6 +70,7 @@ CHECKERS: Final[list[Checker]] = [
     keys.one_at_a_time,
     limits.rates_hold,
     limits.schedules_are_kept,
+    fairness.tenants_take_turns,
     seen,
 ]
 

@@ -124,6 +124,7 @@ class Facts:
         self.jobs: dict[str, JobFacts] = {}
         self.by_id: dict[str, JobFacts] = {}
         self.handed_out = 0  # jobs, so far
+        self.prefixes: dict[str, str] = {}  # nodes by how ids of their jobs begin, and their tokens
         self.strays: list[Delivery] = []  # of bodies that nobody ever added
         self.scheduled: list[Delivery] = []  # of jobs that cron entries made
         self.dead: dict[str, tuple[int, str, int]] = {}  # when a list last had it, its cause, failures
@@ -208,6 +209,7 @@ class Facts:
             job.outcome = "existing"  # there is no such job: its key was taken
         elif op.type == OK:
             self.know(job, op.value["id"])
+            self.prefixes[op.value["id"][2:10]] = op.node  # drawn where it was asked for
         elif op.type == FAIL:
             job.error = op.value["error"]
 

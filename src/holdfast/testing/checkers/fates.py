@@ -36,13 +36,21 @@ def stale_tokens_do_nothing(facts: Facts) -> list[Violation]:
     return found
 
 
+def giver(facts: Facts, job: JobFacts, one: Delivery) -> str:
+    """The node that decided about a hand-out: for a job with keys its home, wherever its consumer is."""
+    is_lent = job.group is not None or job.key is not None
+    return facts.prefixes.get(one.token[:8], "") if is_lent else one.node
+
+
 def is_plain_to_see(facts: Facts, job: JobFacts, one: Delivery, two: Delivery, told: Told) -> bool:
     """Whether the node that was told could not but know of the second hand-out."""
     assert told.done is not None
-    if one.node == two.node == told.node:
-        return not any(one.t <= t <= told.done and node == one.node for t, node in facts.restarts)
+    if giver(facts, job, one) == giver(facts, job, two) == told.node:
+        return not any(one.t <= t <= told.done and node == told.node for t, node in facts.restarts)
     restarted = any(one.t <= t <= told.done for t, _ in facts.restarts)
-    return two.t + SLACK_MS < told.invoked and not restarted and not disturbed(
+    calm = facts.calm_since(told.done)  # links end without a fault, too, where messages take longer than node-timeout
+    were_linked = calm is not None and calm <= one.t
+    return two.t + SLACK_MS < told.invoked and were_linked and not restarted and not disturbed(
         facts, job.invoked - facts.settle_ms, told.done
     )
 

@@ -90,10 +90,10 @@ class Cluster(World):
 
     def add_keyed(
         self, *, at: str, group: str = "", skips: bool = False, unique: str = "", window_s: int = 0, ondup: str = "",
-        **options: Any,
+        tenant: str = "", **options: Any,
     ) -> tuple[str, str]:
         """Add a job with keys; returns its id and what became of its unique key, or nothing and the error."""
-        keys = Add(0, 0, group=group, skips=skips, unique=unique, window_s=window_s, ondup=ondup)
+        keys = Add(0, 0, group=group, skips=skips, unique=unique, window_s=window_s, ondup=ondup, tenant=tenant)
         id, value = self.try_add(at=at, keys=keys, **options)
         return id, str(value.get("dup", value.get("error", "")))
 

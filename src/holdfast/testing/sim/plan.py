@@ -172,6 +172,9 @@ def draw(seed: int) -> Plan:
     consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
     limits = Random(f"{seed}/limits/0")
     rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
+    lengths = Random(f"{seed}/lengths/0")
+    if rules and lengths.random() < 0.2:
+        rules = (*rules, ("QUEUE", "SET", lengths.choice(queues), "maxlen", str(lengths.randint(3, 20))))
     if rules:
         adds = tuple(
             replace(add, domain=limits.choice(["", "d0", "d1", "d2"]), tenant=limits.choice(["", "", "t0", "t1"]))

@@ -90,6 +90,14 @@ class Real:
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
 
+    def homes(self, machine: Any) -> list[bool]:
+        opened: list[bool] = machine.homes.opened
+        return opened
+
+    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = import_module("holdfast.testing.sim.books").wrong(machine, is_whole)
+        return found
+
     def digest(self, machine: Any) -> int:
         return int(machine.registers.digest)
 

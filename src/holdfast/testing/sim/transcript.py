@@ -60,6 +60,12 @@ class Story:
     def counters(self, machine: Any) -> dict[str, int]:
         return self.kind.counters(machine.machine)
 
+    def homes(self, machine: Any) -> list[bool]:
+        return self.kind.homes(machine.machine)
+
+    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
+        return self.kind.wrong_books(machine.machine, is_whole)
+
     def digest(self, machine: Any) -> int:
         return self.kind.digest(machine.machine)
 

@@ -3,6 +3,8 @@
 I5   an acknowledgement is never orphaned: while some node would queue the job again, some node remembers
 I6   after healing every acknowledgement is collected, and who is dead is dead everywhere
      at most one queued copy in calm times
+I13  nodes that hear each other do not both decide about a slot: homes are no more than sides that cannot hear
+     what a node counts is so (books.py)
 
 An ack counts while the disk of a node that answered it lives; a FASTACK or a DELJOB of the same job voids it.
 """
@@ -32,6 +34,10 @@ COLLECT_MS: Final = 30_000
 """An ack that is older than this, in a cluster healed as long ago, should be gone."""
 
 
+HOMES_MS: Final = 10_000
+"""Two nodes that can hear each other have told each other of their slots, and the one whose epoch is lower has stopped.
+"""
+
 CLOCKS_APART_MS: Final = 15_000
 """Nodes whose clocks differ by more do not take over each other's settings (core/doubt.py)."""
 
@@ -49,6 +55,8 @@ class Watcher:
         self.wiped_t = -ADD_MS_MAX  # when a disk was last lost
         self.told: set[tuple[str, str]] = set()
         self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
+        self.homes: dict[tuple[str, str], int] = {}  # pairs that hear each other and share a slot, and since when
+        self.lossy: set[str] = set()  # nodes that have lost something
 
     def start(self) -> None:
         self.cluster.push(self.cluster.now + PERIOD_MS, self.go, None)
@@ -62,6 +70,7 @@ class Watcher:
         for i in range(self.read, len(ops)):
             op = ops[i]
             if op.f == "loss":
+                self.lossy.add(op.node)
                 for nodes in self.acks.values():
                     nodes.pop(op.node, None)
                 if op.value["wiped"]:
@@ -109,6 +118,33 @@ class Watcher:
         for id, since in self.doubled.items():
             if cluster.now - max(since, cluster.calm_t) > wait:
                 self.tell("calm", "queued-twice", id, f"queued at {', '.join(doubled[id])} since {since} ms")
+
+        self.look_at_homes(wait)
+        self.look_at_books()
+
+    def look_at_homes(self, wait: int) -> None:
+        """Two that have been linked for a while agree on who decides."""
+        up = [host for host in self.cluster.hosts.values() if host.node is not None and not host.is_paused]
+        opened = {host.name: self.cluster.kind.homes(host.node) for host in up}
+        since, self.homes = self.homes, {}
+        if sum(map(sum, opened.values())) <= max(map(len, opened.values()), default=0):
+            return  # as they all say: no slot has two
+        for host in up:
+            for end in host.links.values():
+                pair = (host.name, end.other.host.name)
+                both = zip(opened[pair[0]], opened.get(pair[1], []), strict=False)
+                shared = [slot for slot, (mine, theirs) in enumerate(both) if mine and theirs]
+                if pair[0] < pair[1] and shared:
+                    began = self.homes[pair] = since.get(pair, self.cluster.now)
+                    if self.cluster.now - began > wait + HOMES_MS:
+                        text = f"{pair[0]} and {pair[1]} are linked, and both home of slot {shared[0]} since {began}"
+                        self.tell("I13", "two-homes", "", text)
+
+    def look_at_books(self) -> None:
+        for name, host in self.cluster.hosts.items():
+            if host.node is not None:
+                for what, text in self.cluster.kind.wrong_books(host.node, name not in self.lossy):
+                    self.tell("books", what, "", f"at {name}: {text}")
 
     def tell(self, promise: str, what: str, job: str, text: str) -> None:
         if (what, job) not in self.told:

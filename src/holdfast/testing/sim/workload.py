@@ -49,6 +49,8 @@ def key_values(add: Add) -> Value:
     value: Value = {}
     if add.domain:
         value["domain"] = add.domain
+    if add.tenant:
+        value["tenant"] = add.tenant
     if add.group:
         value |= {"group": add.group, "skips": add.skips}
     if add.unique:

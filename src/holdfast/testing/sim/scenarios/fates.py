@@ -1,6 +1,7 @@
 """Tokens, failures, deaths, results: what one node decides all must know, and whoever comes late, too."""
 from __future__ import annotations
 
+from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 
@@ -33,6 +34,20 @@ def another_node_asks_the_one_that_gave_the_lease(new: New) -> None:
     assert sim.under("ack", job, slow, at="C") == "LEASELOST"
     assert sim.under("keepalive", job, quick, at="C", ms=5_000) == "ok"
     assert sim.under("ack", job, quick, at="B", result="fine") == "1"
+    end_well(sim, job, deliveries=2)
+
+
+@catches("answers-not-awaited")
+def one_that_is_slow_to_answer_can_be_asked(new: New) -> None:
+    """As above, but the answer takes longer than a node waits for most others."""
+    sim = new(nodes="ABC", seed=214, faults=Faults(latency_ms=(800, 800)))
+    job = sim.add_job(at="A", retry_s=2)
+    _, slow = sim.take(at="A")
+    sim.run_for(seconds=3)
+    again, quick = sim.take(at="A")
+    assert again == job
+    assert sim.under("ack", job, slow, at="B") == "LEASELOST", "taken for work done, though another has the job"
+    assert sim.under("ack", job, quick, at="A") == "1"
     end_well(sim, job, deliveries=2)
 
 

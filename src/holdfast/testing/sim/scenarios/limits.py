@@ -133,6 +133,25 @@ def a_token_on_loan_is_worth_nothing_after_its_time(new: New) -> None:
     assert above(handed_out(sim), 2, 1) <= 0, "more than its rate"
 
 
+@catches("stray-ack-dropped")
+def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
+    """One may be out at a time. An at-most-once job has no lease that ends; its consumer stays, and acks elsewhere."""
+    sim = new(nodes="ABC", seed=407)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    sim.run_for(seconds=1)
+    once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == [once]
+    job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == []
+    sim.ack(once, at="B")
+    sim.run_for(seconds=2)
+    assert got == [job], "nobody has it, and its domain is closed"
+
+
 @catches("total-by-sizes")
 def a_bound_for_all_nodes_is_exact(new: New) -> None:
     """Two hundred producers at once against a bound of fifty."""
@@ -175,6 +194,33 @@ def maxlen(sim: Cluster, name: str) -> bytes | None:
     found = node_of(sim, name).registers.find(b"queue", b"q", b"maxlen")
     value: bytes | None = None if found is None else found.value
     return value
+
+
+@catches("maxlen-not-asked")
+def a_queue_of_one_node_is_never_longer_than_it_may_be(new: New) -> None:
+    """Many producers at once, jobs that are out or back off among those that count."""
+    sim = new(nodes="ABC", seed=410)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "5")
+    sim.run_for(seconds=1)
+    fill(sim, 60)
+    for name in "ABC":
+        poll(sim, name)
+    fill(sim, 30)
+    accepted = sum(op.f == "add" and op.type == OK for op in sim.history.ops)
+    assert 15 <= accepted <= 18, f"{accepted} accepted, with room for five at each of three, three of them taken"
+    sim.check()
+
+
+@catches("tenant-served-again")
+def the_one_job_of_a_tenant_does_not_wait_for_the_many_of_another(new: New) -> None:
+    sim = new(nodes="A", seed=411)
+    for number in range(30):
+        sim.add_keyed(at="A", tenant="many", retry_s=100)
+        if number == 20:
+            sim.add_keyed(at="A", tenant="one", retry_s=100)
+    for _ in range(31):
+        sim.consume_and_ack(at="A")
+    sim.check()
 
 
 @catches("future-stamp-adopted")

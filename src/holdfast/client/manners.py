@@ -1,0 +1,66 @@
+"""Which commands may go over a connection that others use, and which must not.
+
+A command whose answer is never far shares a connection with those of other calls (see `shared`). One that waits, or of
+which we can't tell, has a connection to itself until its answer is here. And one that changes its connection (MONITOR,
+CLIENT REPLY, AUTH …) is refused: it would change it for some later call, and what the node then sends would be taken
+for that call's answer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from .adding import ADD_TIMEOUT_S
+from .errors import BadRequest
+from .resp import Argv, to_bytes, to_text
+from .target import Target
+
+SHARED_PATIENCE_S: Final = ADD_TIMEOUT_S
+"""A call that may wait longer than this has a connection of its own."""
+ALONE: Final = frozenset(("GETJOB", "WAITJOB"))
+CAN_SHARE: Final = os.name != "nt"
+"""Elsewhere the kernel does not understand how long we wait for an answer."""
+
+_BY_HAND: Final = "try it with `holdfast cli`"
+ADVICE: Final = {
+    "MONITOR": _BY_HAND,
+    "QUIT": "use close()",
+    "AUTH": "put the password into the url, holdfast://:password@host",
+    "HELLO": "the client chooses the protocol; HELLO alone lists the nodes",
+    "CLIENT REPLY": "every call needs its answer",
+    "CLIENT SETNAME": _BY_HAND,
+    "CLIENT SETINFO": _BY_HAND,
+}
+"""What must not be sent over a connection that others will use, and what to do instead."""
+PRIVATE: Final = frozenset(each.partition(" ")[0] for each in ADVICE)
+SHARED: Final = frozenset((
+    "ACKJOB", "NACK", "RELEASE", "KEEPALIVE", "PROGRESS", "WORKING", "ADDJOB", "ADDJOBS", "PING", "SHOW", "QLEN",
+    "QSTAT", "QPEEK", "EXPLAIN", "CANCEL", "QSCAN", "QUEUE", "WORKER", "DELJOB", "ENQUEUE", "MOVE", "PRIORITY",
+))
+"""Commands whose answer is never far; anything else has a connection to itself."""
+
+
+def shares(argv: Argv, patience: float | None, target: Target) -> bool:
+    """May this command go where others go?"""
+    return (
+        argv[0] in SHARED and patience is not None and patience <= SHARED_PATIENCE_S and CAN_SHARE
+        and target.tls is None  # Two threads must not use one TLS connection at once.
+    )
+
+
+def check_shared(argv: Argv) -> None:
+    """`BadRequest` for a command that must not be sent over a connection others will use."""
+    word = argv[0] if isinstance(argv[0], str) else to_text(to_bytes(argv[0]))
+    if word in SHARED or word in ALONE:
+        return
+    word = word.upper()
+    if word not in PRIVATE:
+        return
+    if word == "HELLO" and len(argv) == 1:
+        return  # Only asks for the nodes of the cluster.
+    if word == "CLIENT":
+        word = f"CLIENT {to_text(to_bytes(argv[1])).upper()}" if len(argv) > 1 else ""
+    advice = ADVICE.get(word)
+    if advice is not None:
+        raise BadRequest(f"{word} changes the connection, which other calls of this queue use as well: {advice}")
