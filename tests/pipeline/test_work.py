@@ -114,10 +114,10 @@ def test_nodes_are_told_in_the_words_of_a_worker(shop: str, tmp_path: Path) -> N
     """And where each job is held, since only that node knows the claim."""
     ends = run(shop, tmp_path, ("add", 2, 3), ("ends", "throttled"), ("ends", "discard"), ("ends", "snooze"))
     assert work.commands(ends) == {"n1": [
-        ["ACKJOB", "id-0", "RESULT", b"j5"],
-        ["NACK", "id-1", "RETRYAFTERMS", 2000, "ERROR", "Retry: enough"],
-        ["NACK", "id-2", "ERROR", "Discard: no such user", "DEAD"],
-        ["RELEASE", "id-3", "DELAY", 60],
+        ["ACKJOB", b"id-0", "RESULT", b"j5"],
+        ["NACK", b"id-1", "RETRYAFTERMS", 2000, "ERROR", "Retry: enough"],
+        ["NACK", b"id-2", "ERROR", "Discard: no such user", "DEAD"],
+        ["RELEASE", b"id-3", "DELAY", 60],
     ]}
 
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.client.values import Delivery
+from holdfast.client.delivery import ATTEMPT, HEADERS, ID, KEYS, META, PRIORITY, Entry
 from holdfast.tasks.app import App
 from holdfast.tasks.find import find_app
 from holdfast.tasks.outcomes import Outcome, TimeLimit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("id", "queue", "body", "attempt", "priority", "headers", "tenant", "domain", "parent", "node")
 OUTCOME: Final = "id string, node string, kind string, error string, after double, throttled boolean, result binary"
-KEYS: Final = ("tenant", "domain", "parent")
+KEYED: Final = ("tenant", "domain", "parent")
 ERROR_CHARS: Final = 1000
 
 
@@ -41,8 +41,8 @@ class Executor:
         self.loop = loop
         self.child: Child | None = None
 
-    def run(self, delivery: Delivery) -> Outcome:
-        job = RunningJob(delivery, None)
+    def run(self, entry: Entry) -> Outcome:
+        job = RunningJob(entry, None)
         outcome = prepare(self.app, job)
         if outcome is not None:
             return outcome
@@ -97,26 +97,29 @@ def handled(batches: Iterator[pa.RecordBatch], place: str, folder: str, url: str
     with asyncio.Runner() as runner, contextlib.closing(Executor(app, runner.get_loop())) as executor:
         for batch in batches:
             columns = {name: batch.column(name).to_pylist() for name in COLUMNS}
-            deliveries = [delivery(columns, i) for i in range(batch.num_rows)]
-            yield rows(deliveries, [executor.run(each) for each in deliveries], columns["node"])
+            entries = [entry(columns, i) for i in range(batch.num_rows)]
+            yield rows(entries, [executor.run(each) for each in entries], columns["node"])
 
 
-def delivery(columns: dict[str, list[Any]], i: int) -> Delivery:
-    """A row as a job."""
-    made = Delivery(columns["id"][i], columns["queue"][i], columns["body"][i])
-    made.attempt = columns["attempt"][i]
-    made.priority = columns["priority"][i]
-    made.headers = dict(columns["headers"][i] or ())
-    made.keys = {name: columns[name][i] for name in KEYS if columns[name][i] is not None}
+def entry(columns: dict[str, list[Any]], i: int) -> Entry:
+    """A row as the hand-out that a worker would have got; it has no token, for the claim has the lease."""
+    made: Entry = [columns["queue"][i].encode(), columns["id"][i].encode(), columns["body"][i]]
+    for name, value in META:
+        made += (name, value)
+    made[ATTEMPT] = columns["attempt"][i]
+    made[PRIORITY] = columns["priority"][i]
+    made[HEADERS] = [word.encode() for pair in columns["headers"][i] or () for word in pair]
+    keys = [(name, columns[name][i]) for name in KEYED if columns[name][i] is not None]
+    made[KEYS] = [word.encode() for pair in keys for word in pair]
     return made
 
 
-def rows(deliveries: list[Delivery], outcomes: list[Outcome], nodes: list[str]) -> pa.RecordBatch:
+def rows(entries: list[Entry], outcomes: list[Outcome], nodes: list[str]) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([each.id for each in deliveries], pa.string()),
+            pa.array([each[ID].decode() for each in entries], pa.string()),
             pa.array(nodes, pa.string()),
             pa.array([each.kind for each in outcomes], pa.string()),
             pa.array([each.error[:ERROR_CHARS] or None for each in outcomes], pa.string()),

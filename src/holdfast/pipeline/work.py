@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.client.delivery import entry_of
 from holdfast.client.errors import Error, Refused, Unknown
 from holdfast.client.resp import Arg
-from holdfast.client.values import Delivery
 from holdfast.tasks.find import find_app
 from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob
@@ -41,7 +41,7 @@ def commands(rows: Iterable[Any]) -> dict[str, list[list[Arg]]]:
     for row in rows:
         result = None if row.result is None else bytes(row.result)
         outcome = Outcome(row.kind, result, row.error or "", row.after, bool(row.throttled))
-        told[row.node].append(list(words(RunningJob(Delivery(row.id, "", b""), None), outcome)))
+        told[row.node].append(list(words(RunningJob(entry_of(row.id, ""), None), outcome)))
     return told
 
 
