@@ -135,6 +135,7 @@ chaos-pipeline: setup ## The pipeline under faults: drivers, executors and nodes
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build
 	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
+	@OPENAPI_EXAMPLES=200 $(PYTEST) tests/gateway/test_openapi.py tests/gateway/test_grpc.py
 
 .PHONY: servers
 servers: ## redis-server and redis-cli: says what is missing; installs it on CI
