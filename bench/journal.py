@@ -57,6 +57,9 @@ GOALS = (
     Goal("decode", "history made into Arrow tables, records per second of CPU", 500_000, at_least=True),
     Goal("restart-log", "restart with a million jobs, CPU", 5.0, at_least=False, unit=" s"),
     Goal("restart-snapshot", "restart from a snapshot of a million jobs, CPU", 3.0, at_least=False, unit=" s"),
+    Goal("memory", "memory per 64-byte job after a restart", 350, at_least=False, unit=" bytes"),
+    Goal("disk", "bytes on disk per 64-byte job, as written", 160, at_least=False, unit=" bytes"),
+    Goal("disk-snapshot", "bytes on disk per 64-byte job in a snapshot", 200, at_least=False, unit=" bytes"),
 )
 
 
@@ -199,6 +202,9 @@ def figures(cells: dict[str, Cell], told: dict[str, float], restart: dict[str, f
         "always": statistics.median(x / y for x, y in zip(cells["node-always-1"].rate, cells["redis-always-1"].rate)),
         "restart-log": restart["restart_log_cpu_s"],
         "restart-snapshot": restart["restart_snapshot_cpu_s"],
+        "memory": restart["rss_bytes_per_job"],
+        "disk": restart["disk_bytes_per_job"],
+        "disk-snapshot": restart["snapshot_bytes_per_job"],
     }
 
 

@@ -7,6 +7,7 @@ from bench.show.lines import ALL_PASS, CLUSTERS, SIMULATOR, Line, bench_lines, s
 LOSSES = "tests/proc/test_losses.py"
 JOURNAL = "tests/proc/test_journal.py"
 FOLDERS = "tests/proc/test_folders.py"
+DISKS = "tests/proc/test_disks.py"
 HISTORY = "tests/proc/test_history.py"
 OVERFLOW = "tests/proc/test_overflow.py"
 OVERFLOW_MB = 10_240
@@ -28,6 +29,12 @@ def lines() -> list[Line]:
             lambda: tests("kills", f"{JOURNAL}::test_a_node_killed_at_random_keeps_every_word", KILLS=str(KILLS)),
         ),
         Line(
+            "moves",
+            "a crash at every step of moving a queue to a journal of its own and back, and of switching the journal on",
+            "nothing answered is lost, nothing at most once comes twice, all or nothing is there",
+            lambda: tests("moves", "tests/unit/journal/test_own.py", "tests/unit/journal/test_beginning.py"),
+        ),
+        Line(
             "sim",
             f"{CLUSTERS} clusters simulated with power cuts and restarts",
             "no violation",
@@ -37,15 +44,15 @@ def lines() -> list[Line]:
         ),
         Line(
             "faults",
-            "disk full, sync error, torn end, damage, wrong owner, a folder that is in use, in the way, or read-only",
+            "disk full, sync error, torn end, damage, wrong owner, a folder in use, in the way, read-only or forbidden",
             ALL_PASS,
-            lambda: tests("faults", "tests/unit/journal", JOURNAL, FOLDERS, KILLS="1"),
+            lambda: tests("faults", "tests/unit/journal", JOURNAL, FOLDERS, DISKS, KILLS="1"),
         ),
         Line(
             "overflow",
             f"{OVERFLOW_MB // 1024} GB of queued bodies on a node with maxmemory 1gb",
             "less than 1.5 GB resident, adding and getting go on, order kept",
-            lambda: tests("overflow", OVERFLOW, OVERFLOW_MB=str(OVERFLOW_MB)),
+            lambda: tests("overflow", "-s", OVERFLOW, figure=r"highest rss \d+ MB", OVERFLOW_MB=str(OVERFLOW_MB)),
         ),
         Line(
             "history-points",

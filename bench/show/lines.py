@@ -120,15 +120,16 @@ def green(key: str, command: Sequence[str]) -> Answer:
     return figure, done.code == 0
 
 
-def tests(key: str, *arguments: str, show: bool = False, **environment: str) -> Answer:
-    """Tests that must all run and pass: a skipped one has told us nothing."""
+def tests(key: str, *arguments: str, show: bool = False, figure: str = "", **environment: str) -> Answer:
+    """Tests that must all run and pass: a skipped one has told us nothing. What they print like `figure` is shown."""
     done = run(key, [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", *arguments], **environment)
     if show:
         print(done.output, flush=True)
     counts = pytest_counts(done.output)
     if counts.passed == 0 and counts.failed == 0:
         return f"no test ran, exit code {done.code}", None
-    return counts.text(), done.code == 0 and counts.skipped == 0
+    figures = re.findall(figure, done.output) if figure else []
+    return "; ".join([counts.text(), *figures]), done.code == 0 and counts.skipped == 0
 
 
 # -- benchmarks, each run once for all its lines ----------------------------------------------------------

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -194,13 +194,13 @@ class Node:
 
     def __init__(
         self, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, files: int = 0, wait: bool = True,
-        is_bound: bool = False,
+        is_bound: bool = False, prefix: Sequence[str] = (),
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self.log_path = Path(self.folder.name) / "log"
         environ = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_") or k == "HOLDFAST_PURE"}
         environ.update(env or {})
-        arguments = [sys.executable, "-m", "holdfast", "node", *flags]
+        arguments = [*prefix, sys.executable, "-m", "holdfast", "node", *flags]
         if port >= 0 and "--port" not in flags:
             arguments += ["--port", str(port)]
             if port + 10_000 > 65535 and not any("cluster-bus-port" in flag for flag in flags):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +114,10 @@ def run(
     url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
     max_events: int, starting: str, allow_loss: bool, keep_bronze: int, keep_silver: int, keep_gold: int,
 ) -> None:
-    """Read the history of all nodes into the lake, and keep silver and gold up to date. Ctrl-C ends it cleanly."""
+    """Read the history of all nodes into the lake, and keep silver and gold up to date.
+
+    Ctrl-C ends it after a last update, SIGTERM without one.
+    """
     from holdfast.pipeline.lake import Lake
     from holdfast.pipeline.run import Plan
     from holdfast.pipeline.run import run as run_plan
@@ -120,7 +125,9 @@ def run(
     keep = (keep_bronze, keep_silver, keep_gold)
     plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
     with plainly(), session(master, conf, "holdfast pipeline run") as spark, contextlib.suppress(KeyboardInterrupt):
-        count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words))
+        done = threading.Event()
+        signal.signal(signal.SIGTERM, lambda _number, _frame: done.set())
+        count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words), done)
         click.echo(f"{count} events read into {folder}")
 
 

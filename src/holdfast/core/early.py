@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from holdfast.core import doubt
 from holdfast.core.job import ACTIVE, AWAY, GONE, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job, Origin, Run
 from holdfast.core.peers import ME, MY_BIT
+from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -42,10 +43,14 @@ def make_room(loading: Loading) -> None:
     if not node.overflow.is_due():
         return
     if loading.requeues and not doubt.is_possible(node):
+        grown: dict[Queue, None] = {}
         for job in loading.fresh:
             if is_early(job):
                 job.flags |= QUEUED_BEFORE
                 job.queue.push(job)
+                grown[job.queue] = None
+        # Else a search that has come to bodies would find those of each new page, and leave all jobs in memory.
+        node.overflow.fold_first(list(grown))
     loading.fresh = []
     while node.overflow.is_due() and node.overflow.step():
         pass

@@ -152,12 +152,27 @@ class Overflow:
                     self.barren += 1
                     break
         except OSError as error:
-            self.trouble = error.strerror or str(error)
-            self.retry_at = node.now + OVERFLOW_RETRY_MS
-            node.notice(node.node_id, f"jobs cannot be moved to disk: {self.trouble}")
+            self.fail(error)
             return node.used < before
         self.trouble = ""
         return node.used < before or self.next_at == self.end_at
+
+    def fail(self, error: OSError) -> None:
+        self.trouble = error.strerror or str(error)
+        self.retry_at = self.node.now + OVERFLOW_RETRY_MS
+        self.node.notice(self.node.node_id, f"jobs cannot be moved to disk: {self.trouble}")
+
+    def fold_first(self, queues: list[Queue]) -> None:
+        """Before anything else is moved: whole blocks of queues that have just grown, as far as it takes."""
+        if self.node.now < self.retry_at:
+            return
+        self.next_at = self.end_at
+        try:
+            for queue in queues:
+                while self.is_due() and self.fold_blocks(queue):
+                    pass
+        except OSError as error:
+            self.fail(error)
 
     def make_room(self, cost: i64) -> None:
         """A command needs memory now. Where a whole walk has just found nothing, the next is not for each that asks."""

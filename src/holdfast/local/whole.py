@@ -8,7 +8,6 @@ The ports are the usual ones where they are free; a folder that has been used be
 from __future__ import annotations
 
 import importlib.util
-import signal
 import socket
 import time
 import urllib.request
@@ -134,8 +133,7 @@ class Whole:
     def pipeline(self) -> Process:
         words = ["pipeline", "run", "--connect", self.url, "--lake", str(self.lake), "--master", "local[1]",
                  "--every", "5", "--refresh", "20", "--allow-loss"]
-        # Ctrl-C is what it ends cleanly on.
-        return self.make("pipeline", ["-m", "holdfast", *words], str(self.lake), stop_signal=signal.SIGINT, stop_s=30)
+        return self.make("pipeline", ["-m", "holdfast", *words], str(self.lake), stop_s=30)
 
     # -- from start to stop --------------------------------------------------------------------------------
 

@@ -68,8 +68,13 @@ def stream_name(lake: Lake) -> str:
         ) from error
 
 
-def run(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> int:
-    """Read events into the lake; how many. With `once` up to where the histories are now, else until interrupted."""
+def run(
+    spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None], done: threading.Event | None = None
+) -> int:
+    """Read events into the lake; how many. With `once` up to where the histories are now, else until interrupted.
+
+    When `done` is set it ends soon, and leaves it to the next run to bring silver and gold up to what was read.
+    """
     lake.create()
     with alone(lake):
         checkpoint = lake.folder / CHECKPOINT
@@ -98,7 +103,7 @@ def run(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]
             writer = writer.trigger(processingTime=f"{plan.every_s:g} seconds")
         query = writer.start()
         try:
-            while not query.awaitTermination(1):
+            while not query.awaitTermination(1) and not is_done(done):
                 if not plan.once and time.monotonic() - refreshed >= plan.refresh_s:
                     with guard:
                         bring_up(spark, lake, plan, tell)
@@ -106,8 +111,13 @@ def run(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]
         finally:
             if query.isActive:
                 query.stop()
-            bring_up(spark, lake, plan, tell)
+            if not is_done(done):
+                bring_up(spark, lake, plan, tell)
         return count
+
+
+def is_done(done: threading.Event | None) -> bool:
+    return done is not None and done.is_set()
 
 
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:

@@ -80,6 +80,7 @@ class Server:
         self.exit_code = 0
         self.alarm: asyncio.TimerHandle | None = None
         self.alarm_ms = NEVER
+        self.is_shut = False
         self.offset_ms = offset
         self.loop: asyncio.AbstractEventLoop | None = None
         self.unix_path: Path | None = None
@@ -131,6 +132,7 @@ class Server:
                 self.siblings.close()
             self.save_nodes()
             self.loop.remove_reader(self.sockets.fileno())
+            self.is_shut = True
             self.sockets.shut()
             await self.keeping.close()
             if self.unix_path is not None:
@@ -188,7 +190,8 @@ class Server:
     def on_alarm(self) -> None:
         self.alarm = None
         self.alarm_ms = NEVER
-        self.step()
+        if not self.is_shut:  # what falls due while the journal is closed finds no sockets any more
+            self.step()
 
     async def sweep(self) -> None:
         """Once a second what needs no better time: impatience with clients, rates, the collector."""

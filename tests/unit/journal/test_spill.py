@@ -10,7 +10,7 @@ from holdfast.journal import spill
 from holdfast.journal.disk import Disk
 from holdfast.journal.spill import Spill
 
-from .making import START_MS, Crash, CrashDisk, Life
+from .making import START_MS, Crash, CrashDisk, Hasty, Life
 
 SMALL = {"maxmemory": "1mb"}
 
@@ -85,6 +85,17 @@ def test_a_node_comes_back_with_more_than_memory_holds(tmp_path: Path, is_clean:
         assert body(number).encode() in reply
     life.at(START_MS + 1000 + 301_000)
     assert numbers(life)[:101] == [*range(200, 301)]
+    life.kill()
+
+
+def test_after_a_start_jobs_are_on_disk_whole_as_before_and_not_only_their_bodies(tmp_path: Path) -> None:
+    life = Life(tmp_path, settings=SMALL, policy="no")
+    fill(life, 10_000)
+    before = life.node.overflow.folded
+    life.kill()
+    life = Life(tmp_path, Hasty(), settings=SMALL, policy="no", now=START_MS + 1000)
+    assert before > 8000 and life.node.overflow.folded > 0.9 * before
+    assert numbers(life) == list(range(10_000))
     life.kill()
 
 

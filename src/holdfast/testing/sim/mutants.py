@@ -117,6 +117,7 @@ MUTANTS: Final[dict[str, str]] = {
     "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
+    "delay-ends-with-move": "a delayed job that is given to another node is queued there at once",
     "hops-unbounded": "a job may be moved on and on",
     # -- history ----------------------------------------------------------------------------------------------
     "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
