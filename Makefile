@@ -140,6 +140,7 @@ truth-pipeline: setup ## A million jobs with known fates through three nodes: ev
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build
 	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
+	@OPENAPI_EXAMPLES=200 $(PYTEST) tests/gateway/test_openapi.py tests/gateway/test_grpc.py
 
 .PHONY: servers
 servers: ## redis-server and redis-cli: says what is missing; installs it on CI
