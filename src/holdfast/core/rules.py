@@ -309,10 +309,14 @@ def prepare(node: Node, job: Job) -> None:
     if not (more.tenant or more.domain):
         return
     found = rules_of(node, job.queue)
-    if more.tenant and more.tenant not in found.lines:
-        found.line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+    if more.tenant:
+        line = found.lines.get(more.tenant)
+        if line is None:
+            line = found.line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+        more.tenant = line.tenant  # one object for all: it is looked up at every turn
     if more.domain:
         throttle = domains.find(node, more.domain)
+        more.domain = throttle.name
         if throttle.is_limited and throttle.wake == NEVER and len(node.peers) == 1:
             is_open(node, throttle)  # in a cluster somebody else may have to be asked: not before a job is wanted
 
