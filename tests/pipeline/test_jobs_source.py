@@ -141,6 +141,21 @@ def test_the_heart_keeps_a_claim_beyond_its_lease(nodes: Cluster) -> None:
     source.stop()
 
 
+def test_a_driver_that_is_back_has_the_time_of_a_whole_lease_for_its_replay(nodes: Cluster) -> None:
+    """Spark does not ask for an offset before it replays a batch, only for its parts."""
+    add(nodes, 3)
+    source = reader(nodes, leaseSeconds="30")
+    start = source.initialOffset()
+    end = source.latestOffset(start, MANY)
+    source.stop()
+    back = reader(nodes, leaseSeconds="500")
+    assert len(read(back, logged(start), logged(end))) == 3
+    left = [claim[3] for node in nodes for claim in node.ask("CLAIM", "INFO", end["group"])]
+    assert len(left) == len(end["claims"]) and min(left) > 400_000
+    back.commit(end)
+    back.stop()
+
+
 def test_a_claim_survives_the_restart_of_its_node_and_comes_back_without_it(nodes: Cluster) -> None:
     ids = add(nodes, 9, "RETRY", 5)
     source = reader(nodes, leaseSeconds="60")

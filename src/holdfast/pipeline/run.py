@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .delta import follow
 from .lake import Lake, LakeError
 from .refresh import Refreshed, ingest, refresh, retain
 
@@ -43,6 +44,8 @@ class Plan:
     bronze_days: int = 7
     silver_days: int = 400
     gold_days: int = 4000
+    delta: Path | None = None
+    """Where to keep the tables as Delta tables, too."""
 
 
 @contextlib.contextmanager
@@ -123,10 +126,12 @@ def is_done(done: threading.Event | None) -> bool:
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:
     """Silver and gold as bronze is, and what is too old taken out."""
     done = refresh(spark, lake, tell)
-    retain(
+    removed = retain(
         lake, bronze_days=plan.bronze_days, silver_days=plan.silver_days, gold_days=plan.gold_days,
         today=dt.datetime.now(dt.UTC).date(),
     )
+    if plan.delta is not None and (done or removed or not plan.delta.exists()):
+        tell(f"delta: {follow(lake, plan.delta)} tables")
     return done
 
 
