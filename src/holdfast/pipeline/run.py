@@ -137,12 +137,12 @@ def is_done(done: threading.Event | None) -> bool:
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:
     """Silver and gold as bronze is, and what is too old taken out."""
     done = refresh(spark, lake, tell)
-    removed = retain(
+    retain(
         lake, bronze_days=plan.bronze_days, silver_days=plan.silver_days, gold_days=plan.gold_days,
         today=dt.datetime.now(dt.UTC).date(),
     )
-    if plan.delta is not None and (done or removed or not plan.delta.exists()):
-        tell(f"delta: {follow(lake, plan.delta)} tables")
+    if plan.delta is not None and (count := follow(lake, plan.delta)):
+        tell(f"delta: {count} tables")
     return done
 
 
