@@ -105,18 +105,29 @@ def run(
         else:
             writer = writer.trigger(processingTime=f"{plan.every_s:g} seconds")
         query = writer.start()
+        if done is not None:
+            threading.Thread(target=cancel_when, args=(spark, done), name="canceller", daemon=True).start()
         try:
             while not query.awaitTermination(1) and not is_done(done):
                 if not plan.once and time.monotonic() - refreshed >= plan.refresh_s:
                     with guard:
                         bring_up(spark, lake, plan, tell)
                     refreshed = time.monotonic()
+        except Exception:
+            if not is_done(done):  # else it is what was cancelled in the middle of its work
+                raise
         finally:
             if query.isActive:
                 query.stop()
             if not is_done(done):
                 bring_up(spark, lake, plan, tell)
         return count
+
+
+def cancel_when(spark: SparkSession, done: threading.Event) -> None:
+    """Ends what Spark is at as soon as `done` is set: a refresh may take minutes, and the next run makes it anew."""
+    done.wait()
+    spark.sparkContext.cancelAllJobs()
 
 
 def is_done(done: threading.Event | None) -> bool:
