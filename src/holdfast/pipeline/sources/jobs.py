@@ -307,7 +307,7 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def turned(nodes: list[tuple[str, Target]], seq: int) -> list[tuple[str, Target]]:
-    """Each batch begins at another node: one with more jobs than a batch takes does not keep those of others waiting."""
+    """Each batch begins at another node: one that has more than a batch takes does not keep the others waiting."""
     first = seq % max(1, len(nodes))
     return nodes[first:] + nodes[:first]
 
