@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from holdfast.client.by_grpc import AsyncGrpcChannel, GrpcChannel
+from holdfast.client.by_http import AsyncHttpChannel, HttpChannel
 from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
-from holdfast.client.tunnel import AsyncGrpcChannel, AsyncHttpChannel, GrpcChannel, HttpChannel, Place
+from holdfast.client.tunnel import Place
 
 PLAIN: Final = ("memory", "file", "holdfast", "holdfasts", "unix")
 THROUGH: Final = ("http", "https", "grpc", "grpcs")

@@ -24,6 +24,7 @@ from holdfast.local.processes import Process
 HOST = "127.0.0.1"
 NODE_PORT = 7711
 BUS_OFFSET = 10_000
+METRICS_OFFSET = 2000
 HTTP_PORT, GRPC_PORT = 7780, 7790
 START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
@@ -96,7 +97,7 @@ class Whole:
         self.plan = plan
         self.logs = plan.folder / "log"
         self.lake = plan.folder / "lake"
-        self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET)
+        self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET, METRICS_OFFSET)
         self.http, self.grpc = free_ports(plan.http, 1)[0], free_ports(GRPC_PORT, 1)[0]
         self.url = "holdfast://" + ",".join(f"{HOST}:{port}" for port in self.ports)
         self.console = f"http://{HOST}:{self.http}/"
@@ -114,7 +115,7 @@ class Whole:
     def node(self, number: int) -> Process:
         port = self.ports[number]
         words = ["node", "--bind", HOST, "--port", str(port), "--dir", str(self.plan.folder / f"node-{number + 1}"),
-                 "--set", "history=yes"]
+                 "--set", "history=yes", "--set", f"metrics-port={port + METRICS_OFFSET}"]
         for other in self.ports:
             if other != port:
                 words += ["--join", f"{HOST}:{other}"]

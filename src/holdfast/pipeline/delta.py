@@ -23,6 +23,8 @@ FOLLOWED: Final = (
 )
 MADE_FROM: Final = "holdfast.parts"
 """In the commit: JSON of the day and the folder its rows came from."""
+COMMITS: Final = 100
+"""How far back it is looked for."""
 
 
 def follow(lake: Lake, folder: Path) -> int:
@@ -57,8 +59,9 @@ def follow_one(table: Table, place: Path) -> bool:
 
 
 def made_from(table: DeltaTable | None) -> dict[str, str]:
-    """What the last commit of ours says; others (OPTIMIZE) may have come after it."""
-    for commit in table.history() if table is not None else []:
+    """What the last commit of ours says; others (OPTIMIZE) may have come after it. If it is too old to be found, all
+    days are written anew."""
+    for commit in table.history(COMMITS) if table is not None else []:
         if MADE_FROM in commit:
             return dict(json.loads(commit[MADE_FROM]))
     return {}

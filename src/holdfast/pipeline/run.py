@@ -105,18 +105,29 @@ def run(
         else:
             writer = writer.trigger(processingTime=f"{plan.every_s:g} seconds")
         query = writer.start()
+        if done is not None:
+            threading.Thread(target=cancel_when, args=(spark, done), name="canceller", daemon=True).start()
         try:
             while not query.awaitTermination(1) and not is_done(done):
                 if not plan.once and time.monotonic() - refreshed >= plan.refresh_s:
                     with guard:
                         bring_up(spark, lake, plan, tell)
                     refreshed = time.monotonic()
+        except Exception:
+            if not is_done(done):  # else it is what was cancelled in the middle of its work
+                raise
         finally:
             if query.isActive:
                 query.stop()
             if not is_done(done):
                 bring_up(spark, lake, plan, tell)
         return count
+
+
+def cancel_when(spark: SparkSession, done: threading.Event) -> None:
+    """Ends what Spark is at as soon as `done` is set: a refresh may take minutes, and the next run makes it anew."""
+    done.wait()
+    spark.sparkContext.cancelAllJobs()
 
 
 def is_done(done: threading.Event | None) -> bool:
@@ -126,12 +137,12 @@ def is_done(done: threading.Event | None) -> bool:
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:
     """Silver and gold as bronze is, and what is too old taken out."""
     done = refresh(spark, lake, tell)
-    removed = retain(
+    retain(
         lake, bronze_days=plan.bronze_days, silver_days=plan.silver_days, gold_days=plan.gold_days,
         today=dt.datetime.now(dt.UTC).date(),
     )
-    if plan.delta is not None and (done or removed or not plan.delta.exists()):
-        tell(f"delta: {follow(lake, plan.delta)} tables")
+    if plan.delta is not None and (count := follow(lake, plan.delta)):
+        tell(f"delta: {count} tables")
     return done
 
 

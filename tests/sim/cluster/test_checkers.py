@@ -3,9 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core import home
 from holdfast.testing.checkers import check
 from holdfast.testing.checkers.whitebox import Copy, half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import History
+from holdfast.testing.sim.books import wrong
+from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.keys import group_at
 
 
 class Story:
@@ -400,3 +404,34 @@ def test_a_tenant_whose_one_job_waits_for_many_of_another() -> None:
             story.get(1_000 + 10 * number, body)
             story.about(1_005 + 10 * number, "ack", body)
         assert story.classes() == expected, place
+
+
+def test_two_that_are_linked_and_both_decide_are_seen() -> None:
+    for is_wrong in (False, True):
+        sim = Cluster(nodes="ABC", seed=9)
+        group = group_at(sim, "ABC")
+        sim.add_keyed(at="C", group=group, replicate=2, retry_s=60)
+        node: Any = sim.hosts["B"].node
+        for _ in range(400):
+            if is_wrong:  # again and again: nodes mend it as soon as they notice
+                node.homes.open(home.slot_of(home.GROUP, b"q", group.encode()))
+            sim.run_for(seconds=0.1)
+        assert {violation.what for violation in sim.finish()} == ({"two-homes"} if is_wrong else set())
+
+
+def test_books_that_are_wrong_are_seen() -> None:
+    """A tenant without a turn, a line that is longer than it says, more jobs than a bound allows."""
+    for is_wrong in (False, True):
+        sim = Cluster(nodes="A", seed=10)
+        for tenant in ("a", "b"):
+            sim.add_keyed(at="A", tenant=tenant, retry_s=60)
+        node: Any = sim.hosts["A"].node
+        queue = node.queues[b"q"]
+        assert wrong(node, True) == []
+        if is_wrong:
+            line = queue.rules.lines[b"a"]
+            queue.rules.turns.remove(line)
+            line.size += 1
+            queue.maxlen = 1
+        found = {what for what, _ in wrong(node, True)}
+        assert found == ({"tenant-left-out", "books-wrong", "maxlen-passed"} if is_wrong else set())
