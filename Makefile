@@ -42,8 +42,9 @@ MINUTES = 10
 SEED = 0
 # More words for `make run`, such as UP=--no-pipeline.
 UP =
-# How many jobs `make chaos-pipeline` drives through.
+# How many jobs `make chaos-pipeline` drives through, and how many `make truth-pipeline`.
 JOBS = 100000
+TRUTH = 1000000
 
 .PHONY: help
 help: ## This list
@@ -131,10 +132,15 @@ worker-long: setup ## A job of two minutes under a lease of five seconds, whatev
 chaos-pipeline: setup ## The pipeline under faults: drivers, executors and nodes killed; JOBS=100000
 	@PYTHONPATH=tests/pipeline:tests/proc $(PY) -m chaos --jobs $(JOBS)
 
+.PHONY: truth-pipeline
+truth-pipeline: setup ## A million jobs with known fates through three nodes: every figure of gold is what it must be
+	@TRUTH_JOBS=$(TRUTH) $(PYTEST) -s --durations=1 tests/pipeline/test_truth.py
+
 .PHONY: fuzz
 fuzz: setup ## Bad input for a long time: SECONDS=600
 	@mkdir -p build
 	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
+	@OPENAPI_EXAMPLES=200 $(PYTEST) tests/gateway/test_openapi.py tests/gateway/test_grpc.py
 
 .PHONY: servers
 servers: ## redis-server and redis-cli: says what is missing; installs it on CI

@@ -1,6 +1,6 @@
 """Python programs at our door and at others': add, take and acknowledge; and no-op tasks through workers.
 
-    python -m bench.clients [--rounds 3] [--quick] [--peers build/peers/bin/python] [--only brokers|tasks]
+    python -m bench.clients [--rounds 3] [--quick] [--peers build/peers/bin/python] [--only brokers|tasks] [--out DIR]
 
 Brokers: one producer process, then one consumer process, 64-byte jobs, one server at a time with a fresh folder, all
 keeping jobs with an fsync about every second. Four phases: single adds, single take + ack, bulk adds, batch take + ack.
@@ -31,10 +31,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.common import BUILD, EXIT_FALLS_SHORT, EXIT_PASS, ROOT, end_on_sigterm, machine
+from bench.goals import Goal, judge
 from bench.peers.brokers import BROKERS, PHASES
 from bench.peers.servers import Missing, end, running
 
-RESULTS = ROOT / "bench" / "results" / "clients.json"
+RESULTS = ROOT / "bench" / "results"
 CHILD_S_MAX = 180.0
 STALL_S = 30.0
 
@@ -198,35 +199,38 @@ def medians(rounds: list[dict[str, Any]], phases: tuple[str, ...]) -> dict[str, 
 
 WITH_STATE = ("redis stream", "beanstalkd", "rabbitmq", "nats jetstream")
 """Brokers that know of each job who has it. A Redis list does not."""
+WORKERS = {"async": "holdfast, async", "threads": "holdfast, threads"}
+PER_S = " thousand/s"
+GOALS = (
+    *(Goal(f"first-{phase}", f"{phase.replace('_', ' ')}: beside the best other broker with state", 1.0, True)
+      for phase in PHASES),
+    Goal("beat-add_single", "single adds (beanstalkd once: 15.7)", 15.7, True, PER_S),
+    Goal("beat-take_single", "single take + ack (beanstalkd once: 7.5)", 7.5, True, PER_S),
+    Goal("beat-add_bulk", "bulk adds (Disque once: 72)", 72.0, True, PER_S),
+    Goal("beat-take_batch", "batch take + ack (Disque once: 189)", 189.0, True, PER_S),
+    Goal("list-add_bulk", "bulk adds beside a bare Redis list", 0.7, True),
+    Goal("list-take_batch", "batch take + ack beside a bare Redis list", 0.7, True),
+    Goal("worker-async", "no-op jobs through a worker process, async handlers", 15.0, True, PER_S),
+    Goal("worker-async-cpu", "CPU of the worker per job, async handlers", 60.0, False, " µs"),
+    Goal("worker-threads", "no-op jobs through a worker process, threads", 15.0, True, PER_S),
+    Goal("worker-threads-cpu", "CPU of the worker per job, threads", 60.0, False, " µs"),
+)
 
 
-def judge(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The goals: first among brokers with state in every column, not far from a bare list, and a worker's speed."""
-    goals: list[dict[str, Any]] = []
-    brokers, tasks = document["brokers"], document["tasks"]
-    if "holdfast" in brokers:
-        ours = {phase: max(brokers[name][phase]["rate"] for name in brokers if name.startswith("holdfast"))
-                for phase in PHASES}
-        for phase in PHASES:
-            others = {name: brokers[name][phase]["rate"] for name in WITH_STATE if name in brokers}
-            if others:
-                best = max(others, key=lambda name: others[name])
-                goals.append(goal(f"{phase}: first among brokers with state ({best})", ours[phase] / others[best], 1.0))
-        if "redis list" in brokers:
-            for phase in ("add_bulk", "take_batch"):
-                ratio = ours[phase] / brokers["redis list"][phase]["rate"]
-                goals.append(goal(f"{phase}: beside a Redis list", ratio, 0.7))
-    for name in ("holdfast, async", "holdfast, threads"):
-        if name in tasks:
-            run = tasks[name]["run"]
-            goals.append(goal(f"{name}: thousands of jobs per second and process", run["rate"] / 1000, 15.0))
-            goals.append(goal(f"{name}: 60 µs ÷ CPU per job", 60 / run["cpu_us"], 1.0))
-    return goals
-
-
-def goal(words: str, value: float, least: float) -> dict[str, Any]:
-    verdict = "pass" if value >= least else "falls short"
-    return {"goal": words, "value": round(value, 2), "least": least, "verdict": verdict}
+def value_of(document: dict[str, Any], key: str) -> float | None:
+    """A figure with a goal; None: what it needs did not run."""
+    kind, _, what = key.partition("-")
+    if kind == "worker":
+        row = document["tasks"].get(WORKERS[what.removesuffix("-cpu")])
+        if row is None:
+            return None
+        return float(row["run"]["cpu_us"] if what.endswith("-cpu") else row["run"]["rate"] / 1000)
+    rates = {name: row[what]["rate"] for name, row in document["brokers"].items()}
+    ours = [rate for name, rate in rates.items() if name.startswith("holdfast")]
+    others = [rates[name] for name in (("redis list",) if kind == "list" else WITH_STATE) if name in rates]
+    if not ours or (kind != "beat" and not others):
+        return None
+    return float(max(ours) / 1000 if kind == "beat" else max(ours) / max(others))
 
 
 def shown(row: dict[str, float]) -> str:
@@ -248,8 +252,10 @@ def report(document: dict[str, Any]) -> None:
     for name, row in document["tasks"].items():
         table.add_row(name, shown(row["run"]))
     console.print(table)
-    for each in document["goals"]:
-        console.print(f"{each['verdict']:12} {each['goal']}: {each['value']} (≥ {each['least']})")
+    for goal in GOALS:
+        figure = document["figures"][goal.key]
+        value = "not found out" if figure["value"] is None else f"{figure['value']:.2f}{goal.unit}"
+        console.print(f"{figure['verdict']:12} {goal.title}: {value} ({goal.text()})")
     for name, why in document["missing"].items():
         console.print(f"left out     {name}: {why}")
 
@@ -260,6 +266,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the jobs, one round, nothing written")
     parser.add_argument("--peers", default=str(ROOT / "build" / "peers" / "bin" / "python"))
     parser.add_argument("--only", choices=["brokers", "tasks"])
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for clients.json")
     options = parser.parse_args()
     end_on_sigterm()
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -286,12 +293,16 @@ def main() -> int:
                   for kind, name in work if kind == "tasks" and rounds[(kind, name)]},
         "missing": runner.missing,
     }
-    document["goals"] = judge(document)
+    judged = judge(GOALS, lambda key: value_of(document, key))
+    document["figures"] = {
+        each.goal.key: {"value": each.value, "unit": each.goal.unit.strip(), "verdict": each.verdict} for each in judged
+    }
     report(document)
     if options.quick:
         return EXIT_PASS
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-    return EXIT_PASS if all(each["verdict"] == "pass" for each in document["goals"]) else EXIT_FALLS_SHORT
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "clients.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return EXIT_PASS if all(each.verdict == "pass" for each in judged) else EXIT_FALLS_SHORT
 
 
 if __name__ == "__main__":

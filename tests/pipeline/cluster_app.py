@@ -6,13 +6,18 @@ import sys
 
 from holdfast.pipeline.session import open_session
 
-master, url, folder = sys.argv[1:4]
+master, url, folder, here = sys.argv[1:5]
 spark = open_session(master, "holdfast-standalone", {
     "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m", "spark.executor.cores": "1",
-    "spark.cores.max": "2",
+    "spark.cores.max": "2", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "512m",
+    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 })
-events = spark.read.format("holdfast").option("url", url).option("recordsPerPartition", "20").load("events")
+events = (
+    spark.read.format("holdfast").option("url", url).option("startingOffsets", here).option("recordsPerPartition", "20")
+    .load("events")
+)
 kinds = {row.type: row["count"] for row in events.where("queue = 'standalone'").groupBy("type").count().collect()}
 
 

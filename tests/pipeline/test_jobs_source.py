@@ -79,6 +79,18 @@ def test_limits_bound_a_batch_and_available_now_takes_what_was_there(nodes: Clus
     source.stop()
 
 
+def test_every_node_has_its_turn_though_each_has_more_than_a_batch_takes(nodes: Cluster) -> None:
+    add(nodes, 30)
+    source = reader(nodes)
+    at = source.initialOffset()
+    begun: set[str] = set()
+    for _ in range(3):
+        at = source.latestOffset(at, ReadMaxRows(3))
+        begun |= at["claims"].keys()
+    assert begun == {node.id.decode() for node in nodes}
+    source.stop()
+
+
 def test_a_driver_that_died_after_the_claim_gets_the_same_batch(nodes: Cluster) -> None:
     """Between the claim and Spark's log, and after the log: another process, which only has the checkpoint."""
     add(nodes, 10)
@@ -139,6 +151,21 @@ def test_the_heart_keeps_a_claim_beyond_its_lease(nodes: Cluster) -> None:
     assert len(read(source, start, end)) == 3
     source.commit(end)
     source.stop()
+
+
+def test_a_driver_that_is_back_has_the_time_of_a_whole_lease_for_its_replay(nodes: Cluster) -> None:
+    """Spark does not ask for an offset before it replays a batch, only for its parts."""
+    add(nodes, 3)
+    source = reader(nodes, leaseSeconds="30")
+    start = source.initialOffset()
+    end = source.latestOffset(start, MANY)
+    source.stop()
+    back = reader(nodes, leaseSeconds="500")
+    assert len(read(back, logged(start), logged(end))) == 3
+    left = [claim[3] for node in nodes for claim in node.ask("CLAIM", "INFO", end["group"])]
+    assert len(left) == len(end["claims"]) and min(left) > 400_000
+    back.commit(end)
+    back.stop()
 
 
 def test_a_claim_survives_the_restart_of_its_node_and_comes_back_without_it(nodes: Cluster) -> None:

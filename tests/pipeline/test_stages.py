@@ -180,11 +180,14 @@ def test_tenants_and_domains_by_the_hour(spark: SparkSession) -> None:
 
 def test_sketches_of_spark_and_of_python_are_the_same_and_within_their_bound(spark: SparkSession) -> None:
     """A thousand values over nine decades: the same buckets, and percentiles at most ERROR off the true ones."""
-    from holdfast.pipeline.stages.sketches import sketched
+    from pyspark.sql import functions as F
+
+    from holdfast.pipeline.stages.tallies import happened, lasted, tallied
 
     values = [0.0, 0.5, 1.0] + [1.0218 ** (number % 950) for number in range(3 * 997)]
     frame = spark.createDataFrame([("all", value) for value in values], "name string, v double")
-    (made,) = sketched(frame, ["name"], "v", "v").collect()
+    facts = happened(frame, ["name"], lasted("v", F.timestamp_seconds(F.lit(7)), F.col("v")))
+    (made,) = tallied(facts, ["name"], "hour", [], ["v"]).collect()
     assert made.v_sketch == dict(sketch.of(values))
     ordered = sorted(values)
     for share, told in ((0.50, made.v_p50), (0.95, made.v_p95), (0.99, made.v_p99)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cluster_harness import free_ports, until
+from places import now, url
 
 from holdfast.pipeline.java import ensure_java
 
@@ -56,12 +57,12 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def test_sources_run_on_the_executors_of_a_real_cluster(master: str, three: Cluster, tmp_path: Path) -> None:
     three.clear()
+    here = now(three)
     for number in range(50):
         three[number % 3].add("standalone", "x")
-    url = "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in three)
     app = Path(__file__).parent / "cluster_app.py"
-    done = subprocess.run([sys.executable, str(app), master, url, str(tmp_path)], capture_output=True, text=True,
-                          timeout=420, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
+    done = subprocess.run([sys.executable, str(app), master, url(three), str(tmp_path), here], text=True,
+                          timeout=420, capture_output=True, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said == {"kinds": {"added": 50}, "executors": 2, "taken": 50}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster_harness import until
+from places import now, url
 
 from holdfast.pipeline import run as runner
 from holdfast.pipeline.backfill import Backfill, Run
@@ -25,10 +26,6 @@ def nodes(three: Cluster) -> Iterator[Cluster]:
     yield three
 
 
-def url(cluster: Cluster) -> str:
-    return "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster)
-
-
 def work(cluster: Cluster, queue: str, done: int, left: int) -> set[str]:
     """Jobs of which some are taken by a worker with a name and acknowledged."""
     ids = {cluster[number % 3].add(queue, "x", "TENANT", "acme").decode() for number in range(done + left)}
@@ -41,7 +38,7 @@ def work(cluster: Cluster, queue: str, done: int, left: int) -> set[str]:
 
 def test_history_becomes_gold_and_an_interrupted_run_goes_on(spark: SparkSession, nodes: Cluster, lake: Lake) -> None:
     """A first run fails after its batch is written and before Spark notes it; the second replays it and reads on."""
-    plan = runner.Plan(url(nodes), once=True, max_events=90, starting="earliest")
+    plan = runner.Plan(url(nodes), once=True, max_events=90, starting=now(nodes))
     first = work(nodes, "mail", 20, 5)
     real = runner.ingest
     failed: list[str] = []
@@ -189,24 +186,32 @@ def test_a_consuming_stream_acks_what_it_committed_and_replays_what_it_did_not(
     until(lambda: not nodes.copies("eat"))
 
 
-def test_handlers_run_on_executors_and_failures_are_given_back(
+def test_tasks_run_on_executors_and_failures_and_results_are_told(
     spark: SparkSession, nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from holdfast.pipeline import work as worker
+    from holdfast.tasks.find import NoApp
 
-    (tmp_path / "shop.py").write_text(
-        "def mail(body):\n    if body == b'3':\n        raise ValueError('no address')\n"
-        "handlers = {'letters': mail, 'parcels': len}\n")
+    (tmp_path / "sparkshop.py").write_text(
+        "import holdfast\napp = holdfast.App('memory:', queue='letters', retries=2)\n"
+        "@app.task\ndef mail(number):\n    if number == 3:\n        raise ValueError('no address')\n"
+        "@app.task(queue='parcels', result=True)\ndef weigh(number):\n    return number * 10\n")
     monkeypatch.chdir(tmp_path)
-    for number in range(8):
-        nodes[number % 3].add("letters" if number % 2 else "parcels", str(number), "RETRY", 60)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import sparkshop  # type: ignore[import-not-found]
+
+    sparkshop.app.url = url(nodes)
+    added = [(sparkshop.mail if number % 2 else sparkshop.weigh).add(number) for number in range(8)]
     counts: list[tuple[int, int]] = []
-    query = worker.start(spark, url(nodes), "shop:handlers", str(tmp_path / "check"), {"maxJobsPerTrigger": "100"},
+    query = worker.start(spark, url(nodes), "sparkshop:app", str(tmp_path / "check"), {"maxJobsPerTrigger": "100"},
                          True, lambda done, failed: counts.append((done, failed)))
     query.awaitTermination()
     assert (sum(done for done, _ in counts), sum(failed for _, failed in counts)) == (7, 1)
+    assert [added[number].wait(10) for number in (0, 2, 4, 6)] == [0, 20, 40, 60]
     until(lambda: len(nodes.copies("letters")) == 1 and not nodes.copies("parcels"))
     (left,) = nodes.copies("letters")
-    until(lambda: any(node.show(left).get("state") == b"queued" for node in nodes))
-    with pytest.raises(worker.NoHandlers, match="has no nothing"):
-        worker.handlers("shop:nothing")
+    assert left.decode() == added[3].id
+    until(lambda: any(node.show(left).get("nacks") == 1 for node in nodes))
+    sparkshop.app.close()
+    with pytest.raises(NoApp, match="has no 'nothing'"):
+        worker.start(spark, url(nodes), "sparkshop:nothing", str(tmp_path / "none"), {}, True)

@@ -1,33 +1,28 @@
 """End to end on truth: known fates through three real nodes, and every figure of gold beside what it must be.
 
-TRUTH_JOBS says how many jobs; a few thousand by default, a million for the record.
+TRUTH_JOBS says how many jobs: some by default, a million by `make truth-pipeline`.
 """
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import truth
-from cluster_harness import SETTINGS, Cluster
+from deltalake import DeltaTable
+from places import now, url
 
 from holdfast.pipeline import run as runner
 from holdfast.pipeline import sketch
 from holdfast.pipeline.lake import Lake
 
 if TYPE_CHECKING:
+    from cluster_harness import Cluster
     from pyspark.sql import SparkSession
 
-JOBS = int(os.environ.get("TRUTH_JOBS", "3000"))
-
-
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("truth"), 3, settings={**SETTINGS, "history": "yes"})
-    yield cluster
-    cluster.stop()
+JOBS = int(os.environ.get("TRUTH_JOBS", "1500"))
 
 
 def sums(rows: list[dict[str, Any]], column: str) -> dict[str, int]:
@@ -37,11 +32,16 @@ def sums(rows: list[dict[str, Any]], column: str) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def test_every_figure_of_gold_is_what_it_must_be(spark: SparkSession, fresh: Cluster, lake: Lake) -> None:
-    known = truth.drive(list(fresh), JOBS)
-    url = "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in fresh)
-    runner.run(spark, lake, runner.Plan(url, once=True), lambda words: None)
+def test_every_figure_of_gold_is_what_it_must_be(
+    spark: SparkSession, three: Cluster, lake: Lake, tmp_path: Path
+) -> None:
+    three.mend()
+    here = now(three)
+    known = truth.drive(list(three), JOBS)
+    runner.run(spark, lake, runner.Plan(url(three), once=True, starting=here, delta=tmp_path / "delta"), print)
     rows = lake.table("gold/queue_minute").to_arrow().to_pylist()
+    delta = DeltaTable(str(tmp_path / "delta" / "gold" / "queue_minute")).to_pyarrow_table().drop_columns("part")
+    assert sorted(delta.to_pylist(), key=repr) == sorted(rows, key=repr)
     for column in ("added", "done", "dead", "nacked", "handed"):
         assert sums(rows, column) == {name: count for name, count in getattr(known, column).items() if count}, column
     last = {name: max((row for row in rows if row["queue"] == name), key=lambda row: row["minute"])["backlog"]
@@ -52,7 +52,7 @@ def test_every_figure_of_gold_is_what_it_must_be(spark: SparkSession, fresh: Clu
         again = sum(round(row["retry_rate"] * row["handed"]) for row in mine if row["handed"])
         assert again == known.again[name]
         assert sum(row["lost"] for row in mine) == 0 and all(not row["duplicate_rate"] for row in mine)
-    waits, runs = truth.durations(list(truth.records(list(fresh))))
+    waits, runs = truth.durations(truth.records(list(three)))
     for values, prefix in ((waits, "wait_ms"), (runs, "run_ms")):
         for name in truth.QUEUES:
             told = sketch.merge(dict(row[f"{prefix}_sketch"] or ()) for row in rows if row["queue"] == name)

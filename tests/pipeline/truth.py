@@ -5,15 +5,14 @@ straight from HISTORY READ, and are added up here by plain Python.
 """
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-QUEUES = ("mail", "video", "reports")
-DONE, AGAIN, LOST_ONCE, DEAD, OPEN = "done", "again", "dies-first", "dead", "open"
+QUEUES = ("post", "film", "papers")
+DONE, AGAIN, DEAD, OPEN = "done", "again", "dead", "open"
 
 
 def fate(number: int) -> str:
@@ -68,32 +67,42 @@ def work(clients: list[Any], truth: Truth) -> None:
     while True:
         idle = True
         for client in clients:
-            for row in client.ask("GETJOB", "NOHANG", "COUNT", 100, "WITHMETA", "FROM", *QUEUES) or []:
+            rows = client.ask("GETJOB", "NOHANG", "COUNT", 100, "WITHMETA", "FROM", *QUEUES) or []
+            told = 0
+            for row in rows:
                 idle = False
                 meta = {row[i].decode(): row[i + 1] for i in range(3, len(row), 2)}
-                live(client, truth, row[0].decode(), row[1], int(row[2]), meta["token"], meta["attempt"])
+                told += live(client, truth, row[0].decode(), row[1], int(row[2]), meta["token"], meta["attempt"])
+            for _ in range(told):
+                reply = client.read()
+                assert reply == 1, reply
         if idle:
             return
 
 
-def live(client: Any, truth: Truth, name: str, job: bytes, number: int, token: bytes, attempt: int) -> None:
+def live(client: Any, truth: Truth, name: str, job: bytes, number: int, token: bytes, attempt: int) -> bool:
+    """What a worker does with a job; whether that will be answered."""
     truth.handed[name] += 1
     truth.again[name] += attempt > 1
     what = fate(number)
+    if what == OPEN:
+        return False
     if what == DONE or (what == AGAIN and attempt > 1):
-        assert client.ask("ACKJOB", job, "TOKEN", token) == 1
+        client.send("ACKJOB", job, "TOKEN", token)
         truth.done[name] += 1
-    elif what == AGAIN:
-        assert client.ask("NACK", job, "TOKEN", token, "ERROR", error(number), "DELAY", 0) == 1
-        truth.nacked[name] += 1
-    elif what == DEAD:
-        assert client.ask("NACK", job, "TOKEN", token, "ERROR", error(number), "DEAD") == 1
-        truth.dead[name] += 1
-        truth.nacked[name] += 1
+        return True
+    truth.nacked[name] += 1
+    truth.dead[name] += what == DEAD
+    client.send("NACK", job, "TOKEN", token, "ERROR", error(number), *(["DEAD"] if what == DEAD else ["DELAY", 0]))
+    return True
 
 
-def records(nodes: list[Any]) -> Iterator[dict[str, Any]]:
-    """Everything the nodes have written down."""
+Record = tuple[str, str, str, int]
+"""Event, job, queue, microseconds."""
+
+
+def records(nodes: list[Any]) -> Iterator[Record]:
+    """What the nodes have written down of our queues."""
     from holdfast.history import decode
 
     for node in nodes:
@@ -103,34 +112,36 @@ def records(nodes: list[Any]) -> Iterator[dict[str, Any]]:
                 cursor, piece = client.ask("HISTORY", "READ", cursor, "COUNT", 50_000)
                 if not piece:
                     break
-                yield from decode(piece).to_pylist()
+                batch = decode(piece)
+                times = batch.column("time").cast("int64").to_pylist()
+                columns = [batch.column(name).to_pylist() for name in ("event", "job", "queue")]
+                for event, job, name, micros in zip(*columns, times, strict=True):
+                    if job is not None and name in QUEUES:
+                        yield event, job, name, micros
 
 
-def durations(rows: list[dict[str, Any]]) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+def durations(found: Iterable[Record]) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Waits and runs in milliseconds, by queue."""
-    added: dict[str, dt.datetime] = {}
-    first: dict[str, dt.datetime] = {}
-    last: dict[str, dt.datetime] = {}
-    acked: dict[str, dt.datetime] = {}
+    added: dict[str, int] = {}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    acked: dict[str, int] = {}
     queues: dict[str, str] = {}
-    for row in rows:
-        job = row["job"]
-        if job is None or row["queue"] not in QUEUES:
-            continue
-        queues[job] = row["queue"]
-        if row["event"] == "added":
-            added[job] = row["time"]
-        elif row["event"] == "handed-out":
-            first[job] = min(first.get(job, row["time"]), row["time"])
-            last[job] = max(last.get(job, row["time"]), row["time"])
-        elif row["event"] == "acked":
-            acked[job] = row["time"]
+    for event, job, name, micros in found:
+        queues[job] = name
+        if event == "added":
+            added[job] = micros
+        elif event == "handed-out":
+            first[job] = min(first.get(job, micros), micros)
+            last[job] = max(last.get(job, micros), micros)
+        elif event == "acked":
+            acked[job] = micros
     waits, runs = defaultdict(list), defaultdict(list)
     for job, name in queues.items():
         if job in added and job in first:
-            waits[name].append(max(0.0, (first[job] - added[job]).total_seconds() * 1000))
+            waits[name].append(max(0.0, (first[job] - added[job]) / 1000))
         if job in acked and job in last:
-            runs[name].append(max(0.0, (acked[job] - last[job]).total_seconds() * 1000))
+            runs[name].append(max(0.0, (acked[job] - last[job]) / 1000))
     return waits, runs
 
 

@@ -38,7 +38,7 @@ Examples:
   holdfast jobs --state leased --limit 20
 """)
 @click.option("--queue", default="", help="Of this queue.")
-@click.option("--state", default="", help="queued, leased, delayed, dead, active, acked.")
+@click.option("--state", default="", help="queued, leased, delayed, in-line, dead, active, acked.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
 @connected
 def jobs(queue: str, state: str, limit: int, connect: str, as_json: bool) -> None:

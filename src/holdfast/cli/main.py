@@ -25,6 +25,8 @@ SUBCOMMANDS = {
     "cron": ("holdfast.cli.look", "cron"),
     "cluster": ("holdfast.cli.look", "cluster"),
     "health": ("holdfast.cli.look", "health"),
+    "top": ("holdfast.cli.top", "top"),
+    "doctor": ("holdfast.cli.doctor", "doctor"),
     "cli": ("holdfast.cli.prompt", "cli"),
     "journal": ("holdfast.cli.journal", "journal"),
     "gateway": ("holdfast.cli.gateway", "gateway"),

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +30,7 @@ CONNECT = click.option("--connect", "url", envvar="HOLDFAST_URL", default="holdf
 LAKE = click.option("--lake", "folder", envvar="HOLDFAST_LAKE", default="./lake", show_default=True,
                     type=click.Path(path_type=Path), help="Where the tables are.")
 MASTER = click.option("--master", default="local[*]", show_default=True,
-                      help="Where Spark runs: local[n], spark://host:port, yarn, k8s://…")
+                      help="Where Spark runs: local[n], spark://host:port, sc://host:port, yarn, k8s://…")
 CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given again.")
 OURS = re.compile(r"^(?:holdfast[\w.]*\.)?(\w*(?:Error|Refused|DataLoss|BadOption|BadRows|NotAllowed|Unreachable"
                   r"|BadRequest|ConnectionLost|NoAnswer|Unknown|NoRepl|NoJava)): (.+)$", re.MULTILINE)
@@ -73,6 +75,16 @@ def session(master: str, conf: tuple[str, ...], name: str) -> Iterator[SparkSess
         spark.stop()
 
 
+@contextlib.contextmanager
+def driver(master: str, conf: tuple[str, ...], name: str) -> Iterator[SparkSession]:
+    """A session whose driver is this process: batches of a stream are handled here. Over Connect they would not be."""
+    if master.startswith("sc://"):
+        raise click.ClickException(f"{name} is a driver of its own: --master local[*], spark://…, yarn or k8s://…; "
+                                   "your own programs can use the source over Spark Connect")
+    with session(master, conf, name) as spark:
+        yield spark
+
+
 def show(title: str, head: list[str], rows: list[list[str]], empty: str) -> None:
     if not rows:
         click.echo(empty)
@@ -108,19 +120,26 @@ def ms(value: float | None) -> str:
 @click.option("--keep-bronze", default=7, show_default=True, help="Days of raw events that are kept.")
 @click.option("--keep-silver", default=400, show_default=True, help="Days of events and jobs.")
 @click.option("--keep-gold", default=4000, show_default=True, help="Days of figures.")
+@click.option("--delta", type=click.Path(path_type=Path), help="Keep silver and gold as Delta tables here, too.")
 def run(
     url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
     max_events: int, starting: str, allow_loss: bool, keep_bronze: int, keep_silver: int, keep_gold: int,
+    delta: Path | None,
 ) -> None:
-    """Read the history of all nodes into the lake, and keep silver and gold up to date. Ctrl-C ends it cleanly."""
+    """Read the history of all nodes into the lake, and keep silver and gold up to date.
+
+    Ctrl-C ends it after a last update, SIGTERM without one.
+    """
     from holdfast.pipeline.lake import Lake
     from holdfast.pipeline.run import Plan
     from holdfast.pipeline.run import run as run_plan
 
     keep = (keep_bronze, keep_silver, keep_gold)
-    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
-    with plainly(), session(master, conf, "holdfast pipeline run") as spark, contextlib.suppress(KeyboardInterrupt):
-        count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words))
+    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep, delta)
+    with plainly(), driver(master, conf, "holdfast pipeline run") as spark, contextlib.suppress(KeyboardInterrupt):
+        done = threading.Event()
+        signal.signal(signal.SIGTERM, lambda _number, _frame: done.set())
+        count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words), done)
         click.echo(f"{count} events read into {folder}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .pipeline import CONF, CONNECT, MASTER, pipeline, plainly, session, show
+from .pipeline import CONF, CONNECT, MASTER, driver, pipeline, plainly, session, show
 
 if TYPE_CHECKING:
     from holdfast.pipeline.importers.bring import Brought
@@ -173,7 +173,7 @@ def work(
     from holdfast.pipeline.work import start
 
     options = {"maxJobsPerTrigger": str(max_jobs), "leaseSeconds": f"{lease_s:g}"}
-    with plainly(), session(master, conf, f"holdfast pipeline work {name}") as spark:
+    with plainly(), driver(master, conf, f"holdfast pipeline work {name}") as spark:
         query = start(spark, url, name, str(checkpoint.absolute()), options, once,
                       lambda done, failed: click.echo(f"{done} jobs done, {failed} failed"))
         try:

@@ -40,7 +40,7 @@ Try it out: kill -9 one of the processes shown. It comes back, and no job is los
 
 
 class Ended(Exception):
-    """SIGTERM or SIGHUP: the same as Ctrl-C."""
+    """Ctrl-C, SIGTERM or SIGHUP."""
 
 
 def end(_signal: int, _frame: FrameType | None) -> None:
@@ -66,7 +66,7 @@ def up(
     if importlib.util.find_spec("fastapi") is None:
         raise click.ClickException("the console needs more packages: pip install 'holdfast[gateway]'")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGINT is ignored where a script starts us with &
         signal.signal(number, end)
     sys.exit(run(console, Plan(folder, nodes, has_sample, has_pipeline, orders, port, http), seconds))
 
@@ -84,7 +84,7 @@ def run(console: Console, plan: Plan, seconds: float) -> int:
     except StartError as error:
         console.print(Text(str(error)), style="red")
         code = 1
-    except (KeyboardInterrupt, Ended):
+    except Ended:
         pass
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

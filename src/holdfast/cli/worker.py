@@ -1,7 +1,6 @@
 """`holdfast worker module:app`: run the tasks of an app."""
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
@@ -10,26 +9,9 @@ from pathlib import Path
 import click
 
 from holdfast.client.errors import Error
-from holdfast.tasks.app import App
+from holdfast.tasks.find import NoApp, find_app
 from holdfast.worker.runtime import Worker, WorkerOptions
 from holdfast.worker.supervise import Supervisor, own_command
-
-
-def find_app(place: str) -> App:
-    """`package.module:name` → the app of that name; without a name the one called `app`."""
-    module, _, name = place.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), name or "app")
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(error.name + ".")):
-            raise click.ClickException(f"there is no module {module!r} here") from None
-        raise
-    except AttributeError:
-        raise click.ClickException(f"{module} has no {name or 'app'!r}") from None
-    if not isinstance(found, App):
-        raise click.ClickException(f"{place} is no holdfast.App but a {type(found).__name__}")
-    return found
 
 
 @click.command()
@@ -66,7 +48,10 @@ def worker(
             reloads=Path.cwd() if reloads else None,
         ).run()
         return
-    app = find_app(place)
+    try:
+        app = find_app(place)
+    except NoApp as missing:
+        raise click.ClickException(str(missing)) from None
     if url:
         app.url = url
     options = WorkerOptions(

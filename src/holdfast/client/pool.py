@@ -363,9 +363,8 @@ class AsyncPool(_Trying):
     async def _checkout(self, target: Target) -> AsyncConnection:
         if self._was_closed():
             raise closed()
-        idle = self._idle[target]
-        while idle:
-            connection = idle.pop()
+        while self._idle[target]:  # Looked up each time: while we wait, another task may let go of all of them.
+            connection = self._idle[target].pop()
             if not connection.is_stale():
                 self._busy.add(connection)
                 return connection

@@ -32,6 +32,8 @@ class Target:
     answer_timeout: float | None = ANSWER_TIMEOUT_S
     resp3: bool = False
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    name: str = ""
+    """What the node calls our connections, where it says who has a job; a word."""
     _hash: int = field(init=False, repr=False, compare=False)
     """Known from the start: each call looks its connection up by this."""
 
@@ -53,6 +55,8 @@ class Target:
             words.append(["AUTH", self.user, self.password] if self.user else ["AUTH", self.password])
         if self.resp3:
             words.append(["HELLO", 3])
+        if self.name:
+            words.append(["CLIENT", "SETNAME", self.name])
         return words
 
     def allowance(self, patience: float | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-COLUMNS = ["queue", "minute", "added", "acked", "wait_ms_p95", "backlog"]
+COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
 POINTS_MAX = 1440
 """Minutes on one chart: a day."""
 
@@ -15,7 +15,8 @@ def table(lake: Path | None) -> Any:
         return None
     from holdfast.pipeline.lake import Lake
 
-    return Lake(lake).table("gold/queue_minute").to_arrow(COLUMNS)
+    found = Lake(lake).table("gold/queue_minute")
+    return found.to_arrow(COLUMNS) if found.names() else None
 
 
 def queues(lake: Path | None) -> list[str]:
@@ -34,7 +35,7 @@ def minutes(lake: Path | None, queue: str) -> dict[str, Any]:
         minute = int(row["minute"].timestamp()) if hasattr(row["minute"], "timestamp") else int(row["minute"])
         one = by_minute.setdefault(minute, {"added": 0, "done": 0, "wait": 0.0, "backlog": 0})
         one["added"] += row.get("added") or 0
-        one["done"] += row.get("acked") or 0
+        one["done"] += row.get("done") or 0
         one["wait"] = max(one["wait"], (row.get("wait_ms_p95") or 0) / 1000)
         one["backlog"] += row.get("backlog") or 0
     latest = sorted(by_minute)[-POINTS_MAX:]

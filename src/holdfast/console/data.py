@@ -6,19 +6,33 @@ says at which node we are.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.client.errors import Error
 from holdfast.client.queue import AsyncQueue
 from holdfast.gateway import models
-from holdfast.gateway.queues import totals
 
 PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
-STATES = ("queued", "leased", "delayed", "dead")
+STATES = ("queued", "leased", "delayed", "in-line", "dead")
+"""Each as the node sees it that sees to the job, so that a job is listed once; copies elsewhere are not listed."""
+LOOK_S = 0.5
+"""A page whose filter fits few of a million jobs is shown after this long, with a link to look on."""
+TENANT_QUEUES = 50
+"""Queues whose tenants are asked for on one page."""
+COUNT_MOST = 2000
+"""Asked for at a time where few jobs fit: the node looks at ten times as many, a few milliseconds' work."""
 DEAD_LOOKED_AT = 1000
 """Dead jobs a page of signatures is made from; more are counted by their queues only."""
+SETTING_HINTS = {
+    "maxlen": "jobs at one node; 0: no bound", "totalmaxlen": "jobs at all nodes; 0: no bound",
+    "paused": "none, in, out, all", "rate": "hand-outs, as in 10/s; none", "burst": "at once after a pause",
+    "concurrency": "with workers at a time; 0: no bound", "attempts": "then a job is dead; 0: as it says itself",
+    "backoff": "seconds, or first:most", "retention": "seconds dead jobs are kept; 0: as the node says",
+    "journal": "shared, own", "fsync": "default, always, adds, everysec, no",
+}
 
 
 @dataclass(frozen=True)
@@ -33,10 +47,29 @@ class NodeView:
     def near(self) -> str:
         return self.id[:8]
 
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}" if self.host else f"port {self.port}"
+
+    @property
+    def state(self) -> str:
+        """One word for people."""
+        if not self.is_linked or "fail" in self.flags.split(","):
+            return "down"
+        return "leaving" if "leaving" in self.flags else "up"
+
 
 async def nodes(asking: AsyncQueue) -> list[NodeView]:
     """The members, as the node that was asked sees them."""
-    text = models.plain(await asking.call("CLUSTER", "NODES"))
+    return read_nodes(models.plain(await asking.call("CLUSTER", "NODES")))
+
+
+async def links(asking: AsyncQueue, near: str) -> dict[str, bool]:
+    """Whom a node is linked with, by id."""
+    return {node.id: node.is_linked for node in read_nodes(models.plain(await at(asking, near, "CLUSTER", "NODES")))}
+
+
+def read_nodes(text: str) -> list[NodeView]:
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -57,35 +90,65 @@ async def at(asking: AsyncQueue, near: str, *words: str | int) -> Any:
     return reply
 
 
-async def figures(asking: AsyncQueue) -> list[dict[str, Any]]:
-    return sorted(await totals(asking, "*"), key=lambda row: str(row.get("name")))
-
-
-def scan_words(cursor: str, filters: dict[str, str]) -> list[str | int]:
-    words: list[str | int] = ["JSCAN", cursor, "COUNT", PAGE, "REPLY", "all"]
+def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | int]:
+    words: list[str | int] = ["JSCAN", cursor, "COUNT", count, "REPLY", "all"]
     for name in FILTERS:
         if filters.get(name):
             words += [name.upper(), filters[name]]
+    if not filters.get("state"):
+        for state in STATES:
+            words += ["STATE", state]
     return words
 
 
-async def jobs(asking: AsyncQueue, filters: dict[str, str], cursor: str) -> tuple[str, list[dict[str, Any]]]:
-    """A page of jobs over all nodes, and where to go on; 0 is the end. cursor: node number, colon, its cursor."""
+async def jobs(
+    asking: AsyncQueue, filters: dict[str, str], cursor: str, count: int = PAGE
+) -> tuple[str, list[dict[str, Any]]]:
+    """A page of jobs over all nodes, and where to go on; 0 is the end. cursor: node number, colon, its cursor.
+
+    Where few jobs fit, the page may have fewer than asked for, or none, and not be the end.
+    """
     members = [node for node in await nodes(asking) if node.is_linked]
     text, _, inner = cursor.partition(":")
     index = int(text) if text.isdigit() else 0
     inner = inner or "0"
     found: dict[str, dict[str, Any]] = {}
-    while index < len(members) and len(found) < PAGE:
-        following, page = await at(asking, members[index].near, *scan_words(inner, filters))
-        for each in page:
-            row = models.named(each)
-            row["node"] = members[index].near
-            found.setdefault(row["id"], row)
+    deadline = time.monotonic() + LOOK_S
+    at_once = count
+    while index < len(members) and len(found) < count and time.monotonic() < deadline:
+        following, page = await at(asking, members[index].near, *scan_words(inner, filters, at_once))
+        at_once = count if page else min(COUNT_MOST, at_once * 2)
         inner = models.plain(following)
+        rows = [models.named(each) for each in page]
+        room = count - len(found)
+        if len(rows) > room:  # jobs are listed in the order of their ids, and a cursor is the last id
+            rows, inner = rows[:room], f"={rows[room - 1]['id']}"
+        for row in rows:
+            row["node"] = members[index].near
+            row["is"] = state_of(row)
+            found.setdefault(row["id"], row)
         if inner == "0":
             index += 1
     return (f"{index}:{inner}" if index < len(members) else "0"), list(found.values())
+
+
+def state_of(row: dict[str, Any]) -> str:
+    """A job's state in the words of the filter."""
+    state = str(row.get("state"))
+    if state != "active":
+        return state
+    if "leased-ms" in row:
+        return "leased"
+    return "in-line" if row.get("next-requeue-within") is None and row.get("group") else "delayed"
+
+
+async def tenants(asking: AsyncQueue, queue: str) -> list[Any]:
+    """Name, weight and queued jobs of each tenant, at the node that is asked."""
+    try:
+        found: list[Any] = models.plain(await asking.call("TENANT", "LIST", queue))
+    except Error:
+        return []
+    return found
 
 
 async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
@@ -101,13 +164,14 @@ async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
         raw = dict(zip(view[::2], view[1::2], strict=True)) if isinstance(view, list) else view
         row["data"] = raw.get(b"body")
         row["node"] = node.near
+        row["is"] = state_of(row)
         if best is None or rank(row) > rank(best):
             best = row
     return best
 
 
 def rank(row: dict[str, Any]) -> int:
-    if row.get("lease") or row.get("token"):
+    if "leased-ms" in row:
         return 3
     return {"queued": 2, "dead": 2, "active": 1}.get(str(row.get("state")), 0)
 

@@ -79,4 +79,15 @@ def body(data: bytes | None) -> str:
     return text[:BODY_CHARS_SHOWN]
 
 
-FILTERS = {"number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body}
+def line(text: Any) -> str:
+    """Some text in one line."""
+    return " ".join(str(text or "").split())
+
+
+def jobs(count: Any) -> str:
+    """1 job, 2 jobs"""
+    return f"{number(count)} {'job' if count == 1 else 'jobs'}"
+
+
+FILTERS = {"line": line, "jobs": jobs,
+           "number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body}

@@ -123,8 +123,12 @@ def take(node: Node, session: Session, group: Group, seq: i64, jobs: list[Job], 
 def renew(node: Node, group: Group, ms: i64) -> i64:
     """The group is at work: its claims have so much time from now on; how many jobs that are."""
     count: i64 = 0
-    for claim in group.claims.values():
+    for claim in list(group.claims.values()):
+        if claim.until <= node.now and not node.broken("claim-outlives-lease"):
+            drop(node, group, claim)  # its jobs are queued, or will be: more time would not bring them back
+            continue
         claim.until = node.now + ms
+        node.alarms.at_latest(node.claims, claim.until)
         for i in range(len(claim.jobs)):
             job = claim.jobs[i]
             if job.lease is claim.leases[i]:

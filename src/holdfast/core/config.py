@@ -174,6 +174,9 @@ SETTINGS: Final = [
             low=1, high=limits.DURATION_S_MAX),
     Setting("heal-after-ms", NUMBER, "60000",
             "A node away for longer than this gets no time any more: its copies are made anew elsewhere.", low=1000),
+    Setting("metrics-port", NUMBER, "0",
+            "TCP port for /metrics (Prometheus), /healthz and /readyz, at the first address of bind; 0: none. One of "
+            "several cores has it at this port + its number.", live=False, high=65535),
     Setting("loglevel", CHOICE, "notice", "How much is logged.",
             choices=("debug", "verbose", "notice", "warning")),
     Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),

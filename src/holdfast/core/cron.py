@@ -6,9 +6,10 @@ and not relied upon: the id of a job is a hash of the entry, its version and the
 two owners make the same job, and one that was done already is known by its tombstone. For the same reason an entry
 with RETRY 0 is refused: one id at two nodes would be handed out twice.
 
-Up to which instant an entry has run is told to all nodes (CRONRAN); the latest counts. Schedules are of instants of the
-wall clock (schedule.py), never "so long after the last run", so nothing drifts. The wall clock may be set: at least
-once a minute it is looked at again.
+Up to which instant an entry has run is told to all nodes (CRONRAN); the latest counts. It goes along with the entry to
+whoever has not heard of it, and with its slot to a new owner: one that lost its disk would run everything once more.
+Schedules are of instants of the wall clock (schedule.py), never "so long after the last run", so nothing drifts. The
+wall clock may be set: at least once a minute it is looked at again.
 
 An instant that nobody saw to in time, since all nodes were down or the queue was full, is missed: `skip` leaves it out,
 `one` runs the latest of them, `all` each, up to a hundred. What is a minute late or less is not missed.
@@ -278,6 +279,13 @@ def write_ran(peer: Peer, entry: Entry) -> None:
     bus.write_name(peer.out, entry.name)
     bus.write_i64(peer.out, entry.version)
     bus.write_i64(peer.out, entry.ran)
+
+
+def tell_ran(node: Node, peer: Peer, slots: set[int]) -> None:
+    """To the new home of some slots: how far we know the entries there to have run."""
+    for entry in node.cron.values():
+        if int(home.slot_of(home.CRON, b"", entry.name)) in slots and not node.broken("cron-ran-untold"):
+            write_ran(peer, entry)
 
 
 def on_ran(node: Node, peer: Peer, reader: Reader) -> None:

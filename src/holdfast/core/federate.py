@@ -32,7 +32,20 @@ from holdfast.core import (
     tombs,
 )
 from holdfast.core.copies import register, write_copy
-from holdfast.core.job import ACKED, ACTIVE, ASKING, DEAD, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, WAIT_REPL, Job
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    ASKING,
+    DEAD,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    SPECIAL,
+    WAIT_REPL,
+    Job,
+)
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_OUT, Queue
@@ -150,8 +163,16 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     links.explain(node, peer, holders)
     peer.out.append(bus.YOURJOB)
     bus.write_i64(peer.out, node.moves)
-    write_copy(node, peer.out, job, holders, 0)
+    write_copy(node, peer.out, job, holders, delay_left(node, job))
     links.note_copy(node, peer, job)
+
+
+def delay_left(node: Node, job: Job) -> i64:
+    """Of a job whose time has not come: it goes to another home, or away from a node that leaves. ENQUEUE ends a delay.
+    """
+    if job.flags & QUEUED_BEFORE or not replicate.is_delayed(node, job) or node.broken("delay-ends-with-move"):
+        return 0
+    return replicate.end_of_delay(job) - node.now
 
 
 def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
@@ -223,7 +244,10 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     job.hops = int(min(255, copy.hops + 1))
     if not node.broken("taker-unannounced"):
         requeue.tell_queued(node, job, job.holders & ~MY_BIT & ~peer.bit)
-    if job.state != QUEUED and not rules.hand_over(node, job):
+    if job.state != QUEUED and copy.delay_left > 0:
+        job.state = ACTIVE
+        node.wake_at(job, node.now + copy.delay_left)
+    elif job.state != QUEUED and not rules.hand_over(node, job):
         node.enqueue(job)
     if queue.waiting:
         announce(node, queue)
@@ -275,6 +299,8 @@ def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
         return  # its time came while it was moving: those who were asked answer
     if job.retry > 0 and job.holders & ~MY_BIT & ~peer.bit:
         requeue.due(node, job)
+    elif delay_left(node, job) > 0:
+        node.wake_at(job, node.now + delay_left(node, job))
     else:
         node.enqueue(job)
 

@@ -126,7 +126,8 @@ def route(node: Node, add: Add) -> None:
         return  # it was asked; when it is back it is asked again
     if home.is_open(node, slot):
         del node.forwards.adds[int(add.number)]
-        keyed.perform(node, add)
+        if node.broken("old-home-denies") or not is_known(node, add):  # whom we asked may have begun and forgotten it
+            keyed.perform(node, add)
         return
     owner = home.owner(node, slot)
     if owner == ME:
@@ -284,8 +285,11 @@ def on_add(node: Node, peer: Peer, reader: Reader) -> None:
     if node.refusal:
         keyed.refuse(node, add, node.refusal)  # the journal cannot be written
         return
-    if home.is_open(node, slot):
-        if not is_known(node, add) and not is_drawn_twice(node, add):
+    is_home = home.is_open(node, slot)
+    if (is_home or not node.broken("old-home-denies")) and is_known(node, add):
+        return  # also if we are not the home any more: who else could say what became of it?
+    if is_home:
+        if not is_drawn_twice(node, add):
             keyed.perform(node, add)
         return
     owner = home.owner(node, slot)
@@ -327,7 +331,7 @@ def is_known(node: Node, add: Add) -> bool:
         add.slot.jobs = task.slot.jobs
         add.slot.says = task.slot.says
         task.slot = add.slot
-        task.session = None
+        task.session = add.session
         return True
     answer_known(node, add, jid, job)
     return True

@@ -7,6 +7,7 @@ feature has to say is in its own file; this one is the list of who is asked when
     holds       about to be queued: whether something holds it back
     accepted    it has its copies: the promise is made
     handed_out  a consumer has it
+    taken_out   somebody took it out of its queue, and nothing but somebody's word will put it back
     waits       it failed, and is to be queued again, but not yet
     died        it is dead: kept, and not queued again unless somebody says so (fate.py)
     leaves      its queue, for another
@@ -72,6 +73,12 @@ def handed_out(node: Node, job: Job) -> None:
         unique.started(node, job)
     if more.group and job.retry == 0:
         groups.leave(node, job)  # at most once: nobody will ever say that its consumer is gone
+
+
+def taken_out(node: Node, job: Job) -> None:
+    more = job.more
+    if more is not None and more.group and not node.broken("taken-out-keeps-turn"):
+        groups.leave(node, job)  # if it is put back it goes before all that were accepted later
 
 
 def waits(node: Node, job: Job) -> None:

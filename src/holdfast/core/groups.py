@@ -68,13 +68,15 @@ def group_of(job: Job) -> Group | None:
 
 
 def find_or_make(node: Node, job: Job) -> Group:
-    found = group_of(job)
+    more = job.more
+    assert more is not None
+    found = job.queue.groups.get(more.group)
     if found is None:
-        more = job.more
-        assert more is not None
         found = Group(more.group)
         job.queue.groups[more.group] = found
         node.account(GROUP_BYTES + len(more.group))
+    else:
+        more.group = found.name  # one object for all
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, batches, fate, groups, home, memory, records, replicate, requeue, tombs, unique
+from holdfast.core import acks, batches, cron, fate, groups, home, memory, records, replicate, requeue, tombs, unique
 from holdfast.core.copies import register
 from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import GROUP_BYTES, NEVER
@@ -120,6 +120,7 @@ def give_counts(node: Node, peer: Peer, slots: set[int]) -> None:
         if taken.job is None and int(unique.slot_of_key(key)) in slots:
             unique.write_taken(node, peer, key, taken)
     batches.give_all(node, peer, slots)
+    cron.tell_ran(node, peer, slots)
 
 
 def give_up(node: Node, peer: Peer, slots: set[int]) -> None:

@@ -243,6 +243,7 @@ def tell_all(node: Node, peer: Peer) -> None:
     for (kind, name), fields in registers.things.items():
         for field, register in fields.items():
             write(peer, kind, name, field, register)
+            settings.told(node, peer, kind, name)
             if len(peer.out) >= bus.FRAME_BYTES_FULL:
                 links.make_frame(node, peer)
 

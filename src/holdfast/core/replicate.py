@@ -294,6 +294,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         else:
             fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
+            requeue.tell_twin(node, peer, job)
         return
     queue = node.queues.get(copy.queue)
     is_once = copy.retry == 0 and not node.broken("once-copied")

@@ -259,6 +259,16 @@ def write_queued(node: Node, peer: Peer, job: Job) -> None:
     bus.write_u32(peer.out, i64(job.deliveries))
 
 
+def tell_twin(node: Node, peer: Peer, job: Job) -> None:
+    """A peer sends a copy of a job that is in use here. If both of us made it (cron.py) it would queue its own, too."""
+    if node.broken("cron-twins-unmet"):
+        return
+    if job.state == QUEUED:
+        write_queued(node, peer, job)
+    elif is_leased(node, job):
+        write_state(node, peer, node.id_text(job), IS_LEASED, job.qtime - node.now, job.holders)
+
+
 def is_leased(node: Node, job: Job) -> bool:
     """Handed out by this node, and the consumer still has time."""
     return (

@@ -8,6 +8,9 @@ or a concurrency for the whole queue, gives it Rules, and from then on they say 
         lanes                                    jobs that need nobody's leave, by priority and age
         bins, one for each limited domain        while the domain is open, among the lanes' jobs by priority and age
 
+A job of a domain that has a token for each of its jobs that wait is in a lane as well: most limits are not reached
+most of the time, and then cost next to nothing.
+
 Turns are taken by virtual time: a line that was served is due again after a stride, which is the shorter the greater
 its weight; the line that is due first is next. A line with nothing to give is not in the rotation, and one that comes
 back is due now, not in the past: nobody saves up turns, and nobody waits for another's million jobs.
@@ -99,7 +102,7 @@ class Line(Ranked):
                 return None
             pop_of(self.lanes)
             throttle = throttle_of(node, head)
-            if throttle is None or not throttle.is_limited:
+            if throttle is None or not throttle.is_limited or (not throttle.bins and is_open(node, throttle)):
                 self.size -= 1
                 return head
             self.put_into_bin(head, throttle)
@@ -203,7 +206,7 @@ class Rules:
                 throttle = self.queue.domains.table[more.domain]
                 throttle.waiting += 1
         line.size += 1
-        if throttle is not None and throttle.is_limited:
+        if throttle is not None and throttle.is_limited and not throttle.has_plenty:
             line.put_into_bin(job, throttle)
         else:
             lane_of(line.lanes, i64(job.priority)).push(job)
@@ -309,12 +312,19 @@ def prepare(node: Node, job: Job) -> None:
     if not (more.tenant or more.domain):
         return
     found = rules_of(node, job.queue)
-    if more.tenant and more.tenant not in found.lines:
-        found.line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+    if more.tenant:
+        line = found.lines.get(more.tenant)
+        if line is None:
+            line = found.line(more.tenant, tenants.weight(node, job.queue.name, more.tenant))
+        more.tenant = line.tenant  # one object for all: it is looked up at every turn
     if more.domain:
         throttle = domains.find(node, more.domain)
+        more.domain = throttle.name
+        throttle.has_plenty = False
         if throttle.is_limited and throttle.wake == NEVER and len(node.peers) == 1:
-            is_open(node, throttle)  # in a cluster somebody else may have to be asked: not before a job is wanted
+            # In a cluster somebody else may have to be asked: not before a job is wanted.
+            is_free = is_open(node, throttle) and throttle.most == 0 and not throttle.bins
+            throttle.has_plenty = is_free and throttle.tokens(now_ns(node)) > throttle.waiting
 
 
 def throttle_of(node: Node, job: Job) -> Throttle | None:

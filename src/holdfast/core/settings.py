@@ -22,6 +22,7 @@ from holdfast.core.limits import (
     WEIGHT_MAX,
 )
 from holdfast.core.parse import at_least, seconds
+from holdfast.core.peers import Peer
 from holdfast.core.queue import PAUSE_NAMES, Queue
 from holdfast.core.throttle import default_burst, fits, read_rate
 
@@ -158,6 +159,12 @@ def apply(node: Node, kind: bytes, name: bytes) -> None:
         tenants.apply(node, name)
     elif kind == cron.KIND:
         cron.apply(node, name)
+
+
+def told(node: Node, peer: Peer, kind: bytes, name: bytes) -> None:
+    """A peer was told a register that it may not have known: what belongs to it follows."""
+    if kind == cron.KIND and name in node.cron and not node.broken("cron-ran-untold"):
+        cron.write_ran(peer, node.cron[name])
 
 
 def apply_to_queue(node: Node, queue: Queue) -> None:

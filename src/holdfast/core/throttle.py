@@ -62,6 +62,7 @@ class Throttle(Alarm):
         self.share_at: i64 = 0  # when that was worked out
         self.out: i64 = 0  # jobs handed out here and not ended
         self.waiting: i64 = 0  # queued here, of a domain
+        self.has_plenty: bool = False  # when a job was last queued: a token for each that waits, and for it
         self.bins: dict[Bin, None] = {}  # of a domain: where they wait for it, the one served last at the end
 
     # -- the bucket ----------------------------------------------------------------------------------------

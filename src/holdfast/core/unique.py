@@ -216,7 +216,8 @@ def ended(node: Node, job: Job, why: i64) -> None:
     """The key is free again, unless its window is still open."""
     if node.hinted:
         node.hinted.pop(job, None)
-    taken = node.taken.get(key_of_job(job))
+    key = key_of_job(job)
+    taken = node.taken.get(key)
     if taken is None:
         if why == acks.DONE or why == -1:
             keep_window(node, job)
@@ -229,20 +230,26 @@ def ended(node: Node, job: Job, why: i64) -> None:
         taken.next = None
     elif why == acks.ABORTED or why == acks.FLUSHED:
         if taken.job is job:
-            drop(node, key_of_job(job))
-    else:
-        give_up_key(node, job)
+            drop(node, key)
+    elif taken.job is job:
+        give_up(node, job, key, taken)
 
 
 def give_up_key(node: Node, job: Job) -> None:
     key = key_of_job(job)
     taken = node.taken.get(key)
-    if taken is None or taken.job is not job:
-        return
+    if taken is not None and taken.job is job:
+        give_up(node, job, key, taken)
+
+
+def give_up(node: Node, job: Job, key: bytes, taken: Taken) -> None:
     more = job.more
     assert more is not None
+    if more.window == 0:
+        drop(node, key)
+        return
     until: i64 = job.ctime // 1_000_000 + more.window * 1000
-    if more.window == 0 or until <= node.now or node.broken("window-ends-with-job"):
+    if until <= node.now or node.broken("window-ends-with-job"):
         drop(node, key)
         return
     taken.jid = node.id_text(job)

@@ -154,6 +154,8 @@ def check(node: Node, session: Session, user: User, name: bytes, argv: list[byte
 
 def needs(name: bytes, argv: list[bytes]) -> tuple[int, int]:
     """Which roles let one run a command, and what it touches."""
+    if name == b"CLUSTER" and len(argv) > 1 and argv[1].upper() == b"QSTAT":
+        return READ, SECOND  # as QSTAT, only of all nodes
     less = LESS.get(name)
     if less is not None and len(argv) > 1 and argv[1].upper() in less[2]:
         return less[0], less[1]

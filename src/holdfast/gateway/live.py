@@ -46,8 +46,7 @@ class Live:
 
     async def figures(self) -> dict[str, Any]:
         rows = await totals(self.queue, "*")
-        sums = {name: sum(int(row.get(name) or 0) for row in rows) for name in SUMMED}
-        return {"time": time.time(), "queues": rows, "totals": sums}
+        return {"time": time.time(), "queues": rows, "totals": summed(rows)}
 
     async def run(self) -> None:
         while True:
@@ -91,7 +90,13 @@ def seen_by(user: User, figures: dict[str, Any]) -> dict[str, Any]:
     if not user.patterns or "queues" not in figures:
         return figures
     rows = [row for row in figures["queues"] if may_touch(user, str(row.get("name", "")).encode())]
-    return {"time": figures["time"], "queues": rows}
+    return {"time": figures["time"], "queues": rows, "totals": summed(rows)}
+
+
+def summed(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Figures of many queues as one; the longest wait is the longest of all."""
+    sums = {name: sum(int(row.get(name) or 0) for row in rows) for name in SUMMED}
+    return {**sums, "oldest-age": max([int(row.get("oldest-age") or 0) for row in rows], default=0)}
 
 
 @router.get("/events", response_class=StreamingResponse, responses={

@@ -34,13 +34,12 @@ def end_with_parent() -> None:
 
 @dataclass
 class Process:
-    """One of them. `stop_signal` is what it understands as "finish and go"."""
+    """One of them. SIGTERM is what each understands as "finish and go"."""
 
     name: str
     words: list[str]
     log: Path
     where: str = ""
-    stop_signal: int = signal.SIGTERM
     stop_s: float = 15.0
     env: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -81,7 +80,7 @@ class Process:
     def tell(self) -> None:
         if self.process is not None and self.is_up():
             with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(self.stop_signal)
+                self.process.terminate()
 
     def wait(self) -> bool:
         """Until it is gone, and its children with it. False: it had to be killed."""

@@ -8,7 +8,6 @@ The ports are the usual ones where they are free; a folder that has been used be
 from __future__ import annotations
 
 import importlib.util
-import signal
 import socket
 import time
 import urllib.request
@@ -25,6 +24,7 @@ from holdfast.local.processes import Process
 HOST = "127.0.0.1"
 NODE_PORT = 7711
 BUS_OFFSET = 10_000
+METRICS_OFFSET = 2000
 HTTP_PORT, GRPC_PORT = 7780, 7790
 START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
@@ -97,7 +97,7 @@ class Whole:
         self.plan = plan
         self.logs = plan.folder / "log"
         self.lake = plan.folder / "lake"
-        self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET)
+        self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET, METRICS_OFFSET)
         self.http, self.grpc = free_ports(plan.http, 1)[0], free_ports(GRPC_PORT, 1)[0]
         self.url = "holdfast://" + ",".join(f"{HOST}:{port}" for port in self.ports)
         self.console = f"http://{HOST}:{self.http}/"
@@ -115,7 +115,7 @@ class Whole:
     def node(self, number: int) -> Process:
         port = self.ports[number]
         words = ["node", "--bind", HOST, "--port", str(port), "--dir", str(self.plan.folder / f"node-{number + 1}"),
-                 "--set", "history=yes"]
+                 "--set", "history=yes", "--set", f"metrics-port={port + METRICS_OFFSET}"]
         for other in self.ports:
             if other != port:
                 words += ["--join", f"{HOST}:{other}"]
@@ -134,8 +134,7 @@ class Whole:
     def pipeline(self) -> Process:
         words = ["pipeline", "run", "--connect", self.url, "--lake", str(self.lake), "--master", "local[1]",
                  "--every", "5", "--refresh", "20", "--allow-loss"]
-        # Ctrl-C is what it ends cleanly on.
-        return self.make("pipeline", ["-m", "holdfast", *words], str(self.lake), stop_signal=signal.SIGINT, stop_s=30)
+        return self.make("pipeline", ["-m", "holdfast", *words], str(self.lake), stop_s=30)
 
     # -- from start to stop --------------------------------------------------------------------------------
 

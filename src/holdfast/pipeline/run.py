@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .delta import follow
 from .lake import Lake, LakeError
 from .refresh import Refreshed, ingest, refresh, retain
 
@@ -43,6 +44,8 @@ class Plan:
     bronze_days: int = 7
     silver_days: int = 400
     gold_days: int = 4000
+    delta: Path | None = None
+    """Where to keep the tables as Delta tables, too."""
 
 
 @contextlib.contextmanager
@@ -68,8 +71,13 @@ def stream_name(lake: Lake) -> str:
         ) from error
 
 
-def run(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> int:
-    """Read events into the lake; how many. With `once` up to where the histories are now, else until interrupted."""
+def run(
+    spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None], done: threading.Event | None = None
+) -> int:
+    """Read events into the lake; how many. With `once` up to where the histories are now, else until interrupted.
+
+    When `done` is set it ends soon, and leaves it to the next run to bring silver and gold up to what was read.
+    """
     lake.create()
     with alone(lake):
         checkpoint = lake.folder / CHECKPOINT
@@ -97,17 +105,33 @@ def run(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]
         else:
             writer = writer.trigger(processingTime=f"{plan.every_s:g} seconds")
         query = writer.start()
+        if done is not None:
+            threading.Thread(target=cancel_when, args=(spark, done), name="canceller", daemon=True).start()
         try:
-            while not query.awaitTermination(1):
+            while not query.awaitTermination(1) and not is_done(done):
                 if not plan.once and time.monotonic() - refreshed >= plan.refresh_s:
                     with guard:
                         bring_up(spark, lake, plan, tell)
                     refreshed = time.monotonic()
+        except Exception:
+            if not is_done(done):  # else it is what was cancelled in the middle of its work
+                raise
         finally:
             if query.isActive:
                 query.stop()
-            bring_up(spark, lake, plan, tell)
+            if not is_done(done):
+                bring_up(spark, lake, plan, tell)
         return count
+
+
+def cancel_when(spark: SparkSession, done: threading.Event) -> None:
+    """Ends what Spark is at as soon as `done` is set: a refresh may take minutes, and the next run makes it anew."""
+    done.wait()
+    spark.sparkContext.cancelAllJobs()
+
+
+def is_done(done: threading.Event | None) -> bool:
+    return done is not None and done.is_set()
 
 
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:
@@ -117,6 +141,8 @@ def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], 
         lake, bronze_days=plan.bronze_days, silver_days=plan.silver_days, gold_days=plan.gold_days,
         today=dt.datetime.now(dt.UTC).date(),
     )
+    if plan.delta is not None and (count := follow(lake, plan.delta)):
+        tell(f"delta: {count} tables")
     return done
 
 

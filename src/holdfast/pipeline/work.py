@@ -1,122 +1,98 @@
-"""`holdfast pipeline work module:app`: the handlers of an App run on Spark's executors, as elastic workers.
+"""`holdfast pipeline work module:app`: the tasks of an App run on Spark's executors, as elastic workers.
 
-The stream is the `jobs` source; each batch is spread over the executors (mapInArrow), where every row is given to the
-handler that the App has for its queue. What comes back is a row per job: done, or failed with an error. Jobs that
-failed are given back with that error before the batch ends (NACK by id), so that their attempts, back-off and death are
-those of any worker; all others are acknowledged by the commit of the claim.
+The stream is the `jobs` source; each batch is spread over the executors (mapInArrow), where every row is a job whose
+task is run (`handling.py`). What comes back is a row per job: how it ended. Whatever is more than "done" is told to the
+nodes before the batch ends, in the words that any worker uses, so that attempts, back-off, death and results are those
+of any worker; all other jobs are acknowledged by the commit of their claim.
 
 A handler may run twice for one job, as with any worker: a task that Spark runs again runs its handlers again.
 """
 from __future__ import annotations
 
-import importlib
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.client.errors import Error
+from holdfast.client.delivery import entry_of
+from holdfast.client.errors import Error, Refused, Unknown
+from holdfast.client.resp import Arg
+from holdfast.tasks.find import find_app
+from holdfast.tasks.outcomes import Outcome
+from holdfast.tasks.running import RunningJob
+from holdfast.worker.telling import words
 
+from .handling import COLUMNS, OUTCOME, handled
 from .nodes import Nodes
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-OUTCOME: Final = "id string, node string, is_done boolean, error string"
-ERROR_CHARS: Final = 1000
-GIVEN_BACK_AT_ONCE: Final = 500
-
-Handler = Callable[[bytes], object]
+TOLD_AT_ONCE: Final = 500
 
 
-class NoHandlers(LookupError):
-    """The name leads to nothing that handles jobs."""
+class NoTasks(LookupError):
+    """The app has nothing to run."""
 
 
-def handlers(name: str, folder: str = "") -> Mapping[str, Handler]:
-    """What `module:attribute` has: a mapping of queue names to functions of a body, or an object with `handlers`.
-
-    An object may be an App: its `spark_handlers()` or `handlers` say which function takes the jobs of which queue.
-    """
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise NoHandlers(f"write module:name, not {name!r}")
-    sys.path.insert(0, folder or str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise NoHandlers(f"{module} cannot be imported: {error}") from error
-    finally:
-        sys.path.pop(0)
-    for each in attribute.split("."):
-        if not hasattr(found, each):
-            raise NoHandlers(f"{module} has no {attribute}")
-        found = getattr(found, each)
-    found = getattr(found, "handlers", found)
-    found = found() if callable(found) and not isinstance(found, Mapping) else found
-    if not isinstance(found, Mapping) or not found:
-        raise NoHandlers(f"{name} has no handlers: a mapping of queue names to functions, or an object with `handlers`")
-    return found
+def commands(rows: Iterable[Any]) -> dict[str, list[list[Arg]]]:
+    """What to tell each node: everything but that a job is simply done, which the claim's commit says."""
+    told: dict[str, list[list[Arg]]] = defaultdict(list)
+    for row in rows:
+        result = None if row.result is None else bytes(row.result)
+        outcome = Outcome(row.kind, result, row.error or "", row.after, bool(row.throttled))
+        told[row.node].append(list(words(RunningJob(entry_of(row.id, ""), None), outcome)))
+    return told
 
 
-def handled(batches: Iterator[pa.RecordBatch], name: str, folder: str) -> Iterator[pa.RecordBatch]:
-    """At an executor: run the handler of each job; how each ended. The module is installed there, or in `folder`."""
-    import pyarrow as pa
-
-    table = handlers(name, folder)
-    for batch in batches:
-        rows: list[tuple[str, str, bool, str | None]] = []
-        for job, queue, body, node in zip(*(batch.column(each).to_pylist() for each in ("id", "queue", "body", "node")),
-                                          strict=True):
-            try:
-                table[queue](body)
-                rows.append((job, node, True, None))
-            except Exception as error:  # whatever a handler does wrong is the job's failure, not the stream's
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-                rows.append((job, node, False, words[:ERROR_CHARS]))
-        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
-        kinds = [("id", pa.string()), ("node", pa.string()), ("is_done", pa.bool_()), ("error", pa.string())]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(values, kind) for values, (_, kind) in zip(columns, kinds, strict=True)], schema=pa.schema(kinds))
+def tell_nodes(nodes: Nodes, told: Mapping[str, list[list[Arg]]]) -> None:
+    """At the node that has the claim, or any other if that is away."""
+    members = nodes.members()
+    for node, lines in told.items():
+        places = [members[node]] if node in members else []
+        places += [target for name, target in members.items() if name != node]
+        for start in range(0, len(lines), TOLD_AT_ONCE):
+            tell_one(nodes, places, lines[start:start + TOLD_AT_ONCE])
 
 
-def give_back(url: str, failed: list[tuple[str, str]]) -> None:
-    """NACK jobs with what went wrong, at any node: an ack that follows finds nothing to acknowledge."""
-    nodes = Nodes(url)
-    target = next(iter(nodes.members().values()))
-    for start in range(0, len(failed), GIVEN_BACK_AT_ONCE):
-        window = failed[start:start + GIVEN_BACK_AT_ONCE]
-        for reply in nodes.ask_many(target, [["NACK", job, "ERROR", error] for job, error in window]):
-            if isinstance(reply, Error):
-                raise reply
-    nodes.close()
+def tell_one(nodes: Nodes, places: list[Any], window: list[list[Arg]]) -> None:
+    """Said twice it does no harm: a job that was given back is no longer under its claim."""
+    for number, target in enumerate(places):
+        try:
+            for reply in nodes.ask_many(target, window):
+                if isinstance(reply, Error):
+                    raise reply
+            return
+        except (Refused, Unknown):
+            if number == len(places) - 1:
+                raise
 
 
 def start(
-    spark: SparkSession, url: str, name: str, checkpoint: str, options: Mapping[str, str], once: bool,
+    spark: SparkSession, url: str, place: str, checkpoint: str, options: Mapping[str, str], once: bool,
     tell: Callable[[int, int], None] = lambda done, failed: None,
 ) -> Any:
     """The stream that works; a StreamingQuery."""
-    queues = list(handlers(name))
     folder = str(Path.cwd())
+    queues = find_app(place, folder).queues
+    if not queues:
+        raise NoTasks(f"{place} has no tasks: is the module that declares them imported by it?")
     jobs = (
         spark.readStream.format("holdfast").option("url", url).option("subscribe", ",".join(queues)).options(**options)
         .load("jobs")
     )
+    nodes = Nodes(url)
 
     def batch(rows: DataFrame, number: int) -> None:
-        ended = rows.select("id", "queue", "body", "node").mapInArrow(
-            lambda batches: handled(batches, name, folder), OUTCOME).cache()
+        ended = rows.select(*COLUMNS).mapInArrow(
+            lambda batches: handled(batches, place, folder, url), OUTCOME).cache()
         try:
-            failed = [(row.id, row.error) for row in ended.where("NOT is_done").select("id", "error").collect()]
-            count = ended.count()
+            counts = {row.kind: row["count"] for row in ended.groupBy("kind").count().collect()}
+            told = commands(ended.where("kind != 'done' OR result IS NOT NULL").collect())
         finally:
             ended.unpersist()
-        give_back(url, failed)
-        tell(count - len(failed), len(failed))
+        tell_nodes(nodes, told)
+        tell(counts.get("done", 0), sum(counts.values()) - counts.get("done", 0))
 
     writer = jobs.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")).start()

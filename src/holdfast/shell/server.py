@@ -40,6 +40,7 @@ from holdfast.shell.guard import Guard
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there
+from holdfast.shell.metrics import Metrics
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
 log = logging.getLogger("holdfast")
@@ -80,6 +81,8 @@ class Server:
         self.exit_code = 0
         self.alarm: asyncio.TimerHandle | None = None
         self.alarm_ms = NEVER
+        self.is_shut = False
+        self.metrics: Metrics | None = None
         self.offset_ms = offset
         self.loop: asyncio.AbstractEventLoop | None = None
         self.unix_path: Path | None = None
@@ -104,6 +107,7 @@ class Server:
         """Serve until told to stop; the process's exit code."""
         self.loop = asyncio.get_running_loop()
         self.listen()
+        self.metrics = self.open_metrics()
         await self.guard.open()
         self.loop.add_reader(self.sockets.fileno(), self.step)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,6 +116,8 @@ class Server:
         calm_collector()
         await self.load()
         self.bus = self.open_bus()
+        if self.metrics is not None:
+            self.metrics.tick()
         if self.control >= 0:
             self.siblings = Siblings(self, self.control)
             await self.siblings.open()
@@ -131,13 +137,25 @@ class Server:
                 self.siblings.close()
             self.save_nodes()
             self.loop.remove_reader(self.sockets.fileno())
+            self.is_shut = True
             self.sockets.shut()
             await self.keeping.close()
             if self.unix_path is not None:
                 self.unix_path.unlink(missing_ok=True)
             self.pauses.stop()
+            if self.metrics is not None:
+                self.metrics.close()
         log.info("stopped")
         return self.exit_code
+
+    def open_metrics(self) -> Metrics | None:
+        """Before the journal is read: whoever asks for our health meanwhile is told that we are at it."""
+        port = self.config.number("metrics-port")
+        if port == 0:
+            return None
+        metrics = Metrics(self, self.config.text("bind").split()[0], port + self.core)
+        log.info("metrics on port %d", metrics.port)
+        return metrics
 
     async def load(self) -> None:
         """Come back with what the journal has; from then on nothing leaves before it is in the journal."""
@@ -188,7 +206,8 @@ class Server:
     def on_alarm(self) -> None:
         self.alarm = None
         self.alarm_ms = NEVER
-        self.step()
+        if not self.is_shut:  # what falls due while the journal is closed finds no sockets any more
+            self.step()
 
     async def sweep(self) -> None:
         """Once a second what needs no better time: impatience with clients, rates, the collector."""
@@ -199,6 +218,8 @@ class Server:
             self.sockets.sweep()
             self.keeping.tick()
             self.save_nodes()
+            if self.metrics is not None:
+                self.metrics.tick()
             self.rates.sample(self.sockets.figures(), self.commands_run())
             if self.siblings is not None:
                 self.siblings.tell_figures()

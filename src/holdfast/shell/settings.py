@@ -39,7 +39,7 @@ LOG_LEVELS = {
     "debug": logging.DEBUG, "verbose": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING,
 }
 # Variables that begin like a setting and are none.
-NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT"}
+NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT", "HOLDFAST_SECRET", "HOLDFAST_URL", "HOLDFAST_LAKE"}
 
 
 class SettingsError(Exception):

@@ -140,7 +140,7 @@ class Worker:
         pause = 0.1
         while True:
             try:
-                return doors.open(self.app.url, answer_timeout=ANSWER_S)
+                return doors.open(self.app.url, answer_timeout=ANSWER_S, name=self.name)
             except BadRequest:
                 raise
             except Error as error:

@@ -19,16 +19,19 @@ from typing import Any
 
 folder = Path(sys.argv[1])
 url, lease, fails, per_trigger = sys.argv[2:6]
-checkpoint = sys.argv[6]
+checkpoint, master = sys.argv[6:8]
 os.environ["CHAOS_FOLDER"] = str(folder)
 os.environ["CHAOS_DRIVER"] = str(os.getpid())
 
 from chaos.source import ChaosSource  # noqa: E402
 from holdfast.pipeline.session import open_session  # noqa: E402
 
-spark = open_session("local[2,6]", "chaos", {
+spark = open_session(master, "chaos", {
     "spark.sql.shuffle.partitions": "2", "spark.speculation": "true", "spark.speculation.interval": "200ms",
     "spark.speculation.multiplier": "1.5", "spark.speculation.quantile": "0.5", "spark.driver.memory": "1g",
+    "spark.executor.memory": "600m", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    "spark.executorEnv.CHAOS_FOLDER": str(folder), "spark.ui.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 })
 spark.dataSource.register(ChaosSource)
 database = sqlite3.connect(folder / "sink.db", check_same_thread=False)

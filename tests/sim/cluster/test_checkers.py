@@ -3,9 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.core import home
 from holdfast.testing.checkers import check
 from holdfast.testing.checkers.whitebox import Copy, half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import History
+from holdfast.testing.sim.books import wrong
+from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.keys import group_at
 
 
 class Story:
@@ -108,25 +112,29 @@ def test_a_job_may_be_replaced_by_an_add_that_was_not_over_when_it_came() -> Non
 
 
 def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_count() -> None:
-    for first, second, found in (("x", "y", {"group-two-out"}), ("once", "x", set()), ("x", "once", {"group-two-out"})):
-        story = Story()
+    for first, second, later, found in (
+        ("x", "y", 0, {"group-two-out"}), ("once", "x", 0, set()), ("x", "once", 20, set()),
+        ("x", "once", 50, {"group-two-out"}),
+    ):
+        story = Story(flight_ms=30)
         for i, body in enumerate([first, second]):
             story.add(i, body, group="g", skips=True, retry=0 if body == "once" else 10)
         story.get(100, first)
-        story.get(100, second)
+        story.get(100 + later, second)
         for body in (first, second):
             story.about(200, "ack", body)
-        assert story.classes() == found, (first, second)
+        assert story.classes() == found, (first, second, later)
 
 
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
     cases = (
-        (True, "other", 0, {"run-missed"}), (False, "other", 0, set()), (True, "q", 0, set()),
-        (True, "other", 6, set()), (False, "other", 9, {"run-twice"}),
+        (True, "other maxlen", 0, {"run-missed"}), (False, "other maxlen", 0, set()), (True, "q maxlen", 0, set()),
+        (True, "q totalmaxlen", 0, set()), (True, "q rate", 0, {"run-missed"}), (True, "other maxlen", 6, set()),
+        (False, "other maxlen", 9, {"run-twice"}),
     )
     for is_calm, bounded, runs, found in cases:
         story = Story()
-        words = ["QUEUE", "SET", bounded, "totalmaxlen", "5"]
+        words = ["QUEUE", "SET", *bounded.split(), "5"]
         story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
         words = ["CRON", "SET", "tick", "*/5 * * * * *", "q", "cron"]
         story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
@@ -396,3 +404,34 @@ def test_a_tenant_whose_one_job_waits_for_many_of_another() -> None:
             story.get(1_000 + 10 * number, body)
             story.about(1_005 + 10 * number, "ack", body)
         assert story.classes() == expected, place
+
+
+def test_two_that_are_linked_and_both_decide_are_seen() -> None:
+    for is_wrong in (False, True):
+        sim = Cluster(nodes="ABC", seed=9)
+        group = group_at(sim, "ABC")
+        sim.add_keyed(at="C", group=group, replicate=2, retry_s=60)
+        node: Any = sim.hosts["B"].node
+        for _ in range(400):
+            if is_wrong:  # again and again: nodes mend it as soon as they notice
+                node.homes.open(home.slot_of(home.GROUP, b"q", group.encode()))
+            sim.run_for(seconds=0.1)
+        assert {violation.what for violation in sim.finish()} == ({"two-homes"} if is_wrong else set())
+
+
+def test_books_that_are_wrong_are_seen() -> None:
+    """A tenant without a turn, a line that is longer than it says, more jobs than a bound allows."""
+    for is_wrong in (False, True):
+        sim = Cluster(nodes="A", seed=10)
+        for tenant in ("a", "b"):
+            sim.add_keyed(at="A", tenant=tenant, retry_s=60)
+        node: Any = sim.hosts["A"].node
+        queue = node.queues[b"q"]
+        assert wrong(node, True) == []
+        if is_wrong:
+            line = queue.rules.lines[b"a"]
+            queue.rules.turns.remove(line)
+            line.size += 1
+            queue.maxlen = 1
+        found = {what for what, _ in wrong(node, True)}
+        assert found == ({"tenant-left-out", "books-wrong", "maxlen-passed"} if is_wrong else set())

@@ -94,7 +94,7 @@ def test_a_gate_that_was_slowed_down_is_silent_then_at_half_rate_and_grows_back(
 
 
 def test_no_hand_out_looks_at_closed_domains() -> None:
-    """Two thousand domains that are closed, one that is open: the heap of the line has the open one alone."""
+    """Two thousand domains that are closed, one that is open: no heap has a closed one, and no lane."""
     bench = Bench()
     bench.do("DOMAIN", "SET", "*.slow", "RATE", "1/d", "BURST", "1")
     for i in range(2_000):
@@ -107,8 +107,26 @@ def test_no_hand_out_looks_at_closed_domains() -> None:
     assert queue.rules is not None
     assert len(queue.rules.plain.open.items) == 0 and queue.size == 2_000
     mine = [add(bench, "DOMAIN", "open") for _ in range(3)]
-    assert len(queue.rules.plain.open.items) == 1
+    assert len(queue.rules.plain.open.items) == 0 and sum(lane.size for lane in queue.rules.plain.lanes) == 3
     assert get(bench, 10) == mine
+
+
+def test_a_domain_with_plenty_needs_no_bin_and_one_that_ran_out_keeps_its_order() -> None:
+    """Those for which there is a token wait in the lane; the rest in a bin, and nobody overtakes."""
+    bench = Bench()
+    bench.do("DOMAIN", "SET", "d", "RATE", "1/s", "BURST", "3")
+    mine = [add(bench, "DOMAIN", "d") for _ in range(6)]
+    other = [add(bench, "DOMAIN", "d", queue="r") for _ in range(2)]
+    rules_of = bench.node.queues[b"q"].rules
+    assert rules_of is not None and sum(lane.size for lane in rules_of.plain.lanes) == 3
+    assert rules_of.plain.bins[b"d"].size == 3
+    assert get(bench, 2, "r") == other  # two of the three tokens that those in the lane counted on
+    assert get(bench, 9) == mine[:1]
+    for number in range(1, 6):
+        bench.wait(1_000)
+        assert get(bench, 9) == [mine[number]]
+    bench.wait(10_000)
+    check_books(bench)
 
 
 def test_a_job_that_expired_costs_no_token() -> None:

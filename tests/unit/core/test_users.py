@@ -23,6 +23,7 @@ def test_somebody_has_decided_who_may_run_each_command() -> None:
 
 @pytest.mark.parametrize(("words", "roles"), [
     (b"QUEUE GET q", READ), (b"QUEUE SET q maxlen 1", ADMIN), (b"queue get q", READ), (b"CLIENT ID", ALL_ROLES),
+    (b"CLUSTER QSTAT q", READ), (b"CLUSTER FORGET x", ADMIN), (b"CLIENT SETNAME x", ALL_ROLES),
     (b"CLIENT KILL x", ADMIN), (b"ADDJOB q b 0", PRODUCE), (b"NOSUCH", ADMIN),
 ])
 def test_a_command_takes_a_role(words: bytes, roles: int) -> None:

@@ -11,6 +11,7 @@ from holdfast.core import (
     batches,
     errors,
     federate,
+    gates,
     history,
     keyed,
     leases,
@@ -27,7 +28,7 @@ from holdfast.core.commands.leases import ACK_WORDS, ack_one, has_options
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, HANDED_OUT, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, HANDED_OUT, QUEUED, QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
@@ -326,6 +327,8 @@ def dequeue(node: Node, session: Session, argv: list[bytes]) -> None:
         if job is not None and job.state == QUEUED:
             history.dequeued(node, job, session)
             node.dequeue(job)
+            if job.retry == 0 and job.flags & SPECIAL:
+                gates.taken_out(node, job)
             count += 1
     write_int(node.out, count)
 

@@ -15,7 +15,18 @@ from holdfast.core.commands.jobs import write_added
 from holdfast.core.commands.show import write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
-from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED_BEFORE, STATE_NAMES, Job, Run
+from holdfast.core.job import (
+    ACTIVE,
+    BACKING_OFF,
+    HANDED_OUT,
+    IN_DOUBT,
+    IN_LINE,
+    MOVING,
+    QUEUED_BEFORE,
+    STATE_NAMES,
+    Job,
+    Run,
+)
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.more import More
 from holdfast.core.parse import at_least, integer, value_of
@@ -47,7 +58,7 @@ class Scan:
         # Filters of jobs.
         self.queue: bytes | None = None
         self.states: list[int] = []
-        self.ways: list[bytes] = []  # of being active: leased, delayed
+        self.ways: list[bytes] = []  # of being active: leased, delayed, in-line
         self.tenant: bytes = b""
         self.domain: bytes = b""
         self.group: bytes = b""
@@ -154,15 +165,19 @@ class Scan:
 
 LEASED = b"leased"
 DELAYED = b"delayed"
-WAYS = (LEASED, DELAYED)
+IN_GROUP = b"in-line"
+WAYS = (LEASED, DELAYED, IN_GROUP)
 
 
 def way_of(node: Node, job: Job) -> bytes:
-    """What an active job waits for, where this node sees to it: its worker, or the end of a delay or backoff."""
+    """What an active job waits for, where this node sees to it: its worker, the end of a delay or backoff, or those
+    before it in its group."""
     if job.state != ACTIVE or job.responsible != ME or job.flags & (MOVING | IN_DOUBT):
         return b""
     if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
         return LEASED
+    if job.flags & IN_LINE:
+        return IN_GROUP
     is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
     return DELAYED if is_delayed and job.qtime > node.now else b""
 

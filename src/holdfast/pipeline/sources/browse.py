@@ -12,9 +12,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -28,7 +29,7 @@ from pyspark.sql.datasource import (
 
 from holdfast.client.resp import to_text
 from holdfast.client.target import Target
-from holdfast.client.values import fields, items, text
+from holdfast.client.values import items, text
 from holdfast.pipeline.nodes import Nodes
 
 from .options import Options
@@ -45,9 +46,15 @@ FETCH: Final = 1000
 """Jobs asked for at once from each node; a node looks at no more before it turns to others."""
 ROWS: Final = 8192
 """Rows per Arrow batch."""
+ID, QUEUE, STATE, TTL, CTIME, DELAY, RETRY, NACKS, DELIVERIES, BODY, MORE = 1, 3, 5, 9, 11, 13, 15, 17, 19, 29, 30
+"""Where a value is in what SHOW says: the first thirty elements are Disque's, in this order, and will stay."""
+NUMBERS: Final = ("ttl", "delay", "retry", "nacks", "deliveries", "priority", "copies")
+PRIORITY: Final = 5
 STATES: Final = ("queued", "wait-repl", "active", "acked")
 """From the copy that says most to the one that says least: queued is queued at one node only."""
 FIRST_ID: Final = "{prefix}" + "0" * 36 + "SQ"
+Copy: TypeAlias = tuple[bytes, str, list[Any]]
+"""What one node says of a job: id, node, SHOW."""
 
 
 @dataclass
@@ -87,49 +94,38 @@ class BrowseReader(DataSourceReader):
         assert isinstance(part, Range)
         scans = [self.scan(node, target, part.begin, part.end) for node, target in part.targets]
         rows: list[tuple[Any, ...]] = []
-        for _, copies in groupby(heapq.merge(*scans, key=itemgetter(0)), key=itemgetter(0)):
-            row = self.row(list(copies))
+        for copies in by_job(scans):
+            row = one_row(copies)
             if self.takes(row):
                 rows.append(row)
             if len(rows) >= ROWS:
-                yield batch(rows)
+                yield batch(rows, self.with_body)
                 rows = []
         if rows:
-            yield batch(rows)
+            yield batch(rows, self.with_body)
 
-    def scan(self, node: str, target: Target, begin: str, end: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def scan(self, node: str, target: Target, begin: str, end: str) -> Iterator[Copy]:
         """Jobs of one node in the order of their ids: id, node, what SHOW says."""
         cursor = f"={FIRST_ID.format(prefix=begin)}" if begin else "0"
         words = ["QUEUE", next(iter(self.queues))] if len(self.queues) == 1 else []
+        last = end.encode()
         while True:
             reply = self.nodes.ask(target, "JSCAN", cursor, "COUNT", self.fetch, *words, "REPLY", "all")
             following, found = items(reply)
             for each in items(found):
-                job = fields(each)
-                job_id = text(job["id"])
-                if job_id >= end:
+                job: Any = each
+                if job[ID] >= last:
                     return
-                yield job_id, node, job
+                yield job[ID], node, job
             cursor = text(following)
             if cursor == "0" or cursor[1:] >= end:
                 return
 
-    def row(self, copies: list[tuple[str, str, dict[str, Any]]]) -> tuple[Any, ...]:
-        """One row of all copies of a job."""
-        job_id, node, job = min(copies, key=lambda copy: rank(text(copy[2]["state"])))
-        body = next((copy["body"] for _, _, copy in copies if copy["body"] is not None), None)
-        return (
-            job_id, None if job["queue"] is None else text(job["queue"]), text(job["state"]),
-            body if self.with_body else None, job["ctime"] // 1000, job["ttl"], job["delay"], job["retry"],
-            max(copy["nacks"] for _, _, copy in copies), max(copy["additional-deliveries"] for _, _, copy in copies),
-            job.get("priority", 5), len(copies), node,
-        )
-
     def takes(self, row: tuple[Any, ...]) -> bool:
         return not (
-            (self.queues and row[1] not in self.queues)
-            or (self.states and row[2] not in self.states)
-            or (self.before_us is not None and row[4] >= self.before_us)
+            (self.queues and words(row[1]) not in self.queues)
+            or (self.states and words(row[2]) not in self.states)
+            or (self.before_us is not None and row[4] // 1000 >= self.before_us)
         )
 
 
@@ -157,18 +153,53 @@ def reader(given: Mapping[str, str]) -> DataSourceReader:
     return PushedReader(given) if pushed else BrowseReader(given)
 
 
-def rank(state: str) -> int:
+def by_job(scans: list[Iterator[Copy]]) -> Iterator[list[Copy]]:
+    """All copies of one job after the other."""
+    if len(scans) == 1:
+        for copy in scans[0]:
+            yield [copy]
+        return
+    for _, copies in groupby(heapq.merge(*scans, key=itemgetter(0)), key=itemgetter(0)):
+        yield list(copies)
+
+
+def one_row(copies: list[Copy]) -> tuple[Any, ...]:
+    """One row of all copies of a job, as the node said it."""
+    job_id, node, job = copies[0] if len(copies) == 1 else min(copies, key=rank)
+    body, nacks, deliveries = job[BODY], job[NACKS], job[DELIVERIES]
+    for _, _, other in copies if len(copies) > 1 else ():
+        body = other[BODY] if body is None else body
+        nacks, deliveries = max(nacks, other[NACKS]), max(deliveries, other[DELIVERIES])
+    # What is more than Disque's comes after it, the priority first, where it is not the usual one.
+    priority = job[MORE + 1] if len(job) > MORE and job[MORE] == b"priority" else PRIORITY
+    return (job_id, job[QUEUE], job[STATE], body, job[CTIME], job[TTL], job[DELAY], job[RETRY], nacks, deliveries,
+            priority, len(copies), node)
+
+
+def rank(copy: Copy) -> int:
+    state = words(copy[2][STATE])
     return STATES.index(state) if state in STATES else -1
 
 
-def batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    import pyarrow as pa
+@lru_cache(maxsize=10_000)
+def words(raw: bytes) -> str:
+    """Names of queues and states, of which there are few."""
+    return raw.decode("utf-8", "backslashreplace")
 
+
+def batch(rows: list[tuple[Any, ...]], with_body: bool) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = list(zip(*rows, strict=True))
     small = pa.int32()
-    kinds = {
-        "id": pa.string(), "queue": pa.string(), "state": pa.string(), "body": pa.binary(),
-        "enqueued_at": pa.timestamp("us", tz="UTC"), "ttl": small, "delay": small, "retry": small, "nacks": small,
-        "deliveries": small, "priority": small, "copies": small, "node": pa.string(),
+    made = {
+        "id": pa.array(columns[0], pa.binary()).cast(pa.string()),
+        "queue": pa.array([words(name) for name in columns[1]], pa.string()),
+        "state": pa.array([words(name) for name in columns[2]], pa.string()),
+        "body": pa.array(columns[3], pa.binary()) if with_body else pa.nulls(len(rows), pa.binary()),
+        "enqueued_at": pc.divide(pa.array(columns[4], pa.int64()), 1000).cast(pa.timestamp("us", tz="UTC")),
+        **{name: pa.array(columns[5 + i], small) for i, name in enumerate(NUMBERS)},
+        "node": pa.array(columns[12], pa.string()),
     }
-    arrays = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds.values(), strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(kinds.items())))
+    return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))

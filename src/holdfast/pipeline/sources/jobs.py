@@ -23,6 +23,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -131,7 +132,7 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = min(most, self.left)
         claims: dict[str, str] = {}
         got = 0
-        for node, target in members.items():
+        for node, target in turned(list(members.items()), seq):
             # A claim that is there already under this number is part of the batch however many it has.
             count = max(0, min(most - got, CLAIM_MAX))
             found = self.take(node, target, seq, count)
@@ -186,20 +187,26 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise gone(part.node, error) from error
             if not rows:
                 raise gone(part.node, Refused("it has fewer jobs than it had"))
-            yield batch([items(row) for row in rows], part)
+            yield batch(rows, part)
             at += len(rows)
 
     # -- what the nodes are asked ------------------------------------------------------------------------------
 
     def open(self, group: str) -> dict[str, Target]:
-        """Be the one who speaks for the group, at every node that can be reached; those nodes."""
+        """Be the one who speaks for the group, at every node that can be reached; those nodes.
+
+        What an earlier driver has claimed is ours from now on, with all the time of a lease: a batch that is replayed
+        may take as long as any, and the heart does not beat before a third of a lease has passed.
+        """
         if self.group != group:
             self.group, self.epochs = group, {}
         members = self.nodes.members()
         for node, target in members.items():
             if node not in self.epochs:
                 with contextlib.suppress(Refused, Unknown):
-                    self.epochs[node] = whole(self.nodes.ask(target, "CLAIM", "OPEN", group))
+                    epoch = whole(self.nodes.ask(target, "CLAIM", "OPEN", group))
+                    self.nodes.ask(target, "CLAIM", "RENEW", group, epoch, self.lease_ms)
+                    self.epochs[node] = epoch
         if not self.epochs:
             raise BadOption("no node of the cluster can be reached")
         if self.heart is None:
@@ -299,6 +306,12 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         nodes.close()
 
 
+def turned(nodes: list[tuple[str, Target]], seq: int) -> list[tuple[str, Target]]:
+    """Each batch begins at another node: one that has more than a batch takes does not keep the others waiting."""
+    first = seq % max(1, len(nodes))
+    return nodes[first:] + nodes[:first]
+
+
 def gone(node: str, error: Error) -> ClaimGone:
     return ClaimGone(
         f"a batch that has to be read again is gone at node {node[:8]} ({error.text}): its jobs were queued again, or "
@@ -306,31 +319,46 @@ def gone(node: str, error: Error) -> ClaimGone:
     )
 
 
-def batch(rows: list[list[Any]], part: Slice) -> pa.RecordBatch:
+def batch(rows: list[Any], part: Slice) -> pa.RecordBatch:
+    """What CLAIM READ gave, by columns. Most jobs have no headers and no keys, and their queue is one of few."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    keys = [dict(zip(row[7][::2], row[7][1::2], strict=True)) for row in rows]
     count = len(rows)
-    arrays = [
-        pa.array([row[1] for row in rows], pa.binary()).cast(pa.string()),
-        pa.array([row[0].decode("utf-8", "backslashreplace") for row in rows], pa.string()),
-        pa.array([row[2] for row in rows], pa.binary()),
-        pa.array([row[3] * 1000 for row in rows], pa.timestamp("us", tz="UTC")),
-        pa.array([row[4] for row in rows], pa.int32()),
-        pa.array([row[5] for row in rows], pa.int32()),
-        pa.array([headers(row[6]) for row in rows], pa.map_(pa.string(), pa.string())),
-        *(pa.array([words(each.get(name)) for each in keys], pa.string())
-          for name in (b"tenant", b"domain", b"parent")),
-        pa.array([part.node] * count, pa.string()),
-        pa.array([part.seq] * count, pa.int64()),
-    ]
-    names = [each.split()[0] for each in SCHEMA.replace("map<string, string>", "map").split(", ")]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    queues, ids, bodies, times, attempts, priorities, flat_headers, flat_keys = zip(*rows, strict=True)
+    keys = [dict(zip(flat[::2], flat[1::2], strict=True)) for flat in flat_keys] if any(flat_keys) else []
+    made = {
+        "id": pa.array(ids, pa.binary()).cast(pa.string()),
+        "queue": pa.array([words(name) for name in queues], pa.string()),
+        "body": pa.array(bodies, pa.binary()),
+        "enqueued_at": pc.multiply(pa.array(times, pa.int64()), 1000).cast(pa.timestamp("us", tz="UTC")),
+        "attempt": pa.array(attempts, pa.int32()),
+        "priority": pa.array(priorities, pa.int32()),
+        "headers": maps(flat_headers),
+        **{name: pa.array([text_or_none(each.get(name.encode())) for each in keys], pa.string())
+           if keys else pa.nulls(count, pa.string()) for name in ("tenant", "domain", "parent")},
+        "node": pa.repeat(part.node, count),
+        "claim_seq": pa.repeat(pa.scalar(part.seq, pa.int64()), count),
+    }
+    return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
 
-def words(raw: bytes | None) -> str | None:
+@lru_cache(maxsize=10_000)
+def words(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def text_or_none(raw: bytes | None) -> str | None:
     return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
 
-def headers(flat: list[bytes]) -> list[tuple[str | None, str | None]]:
-    return [(words(name), words(value)) for name, value in zip(flat[::2], flat[1::2], strict=True)]
+def maps(flat: Sequence[list[bytes]]) -> pa.Array:
+    """Headers as maps; a name or value after the other in each row."""
+    import pyarrow as pa
+
+    offsets = [0]
+    for each in flat:
+        offsets.append(offsets[-1] + len(each) // 2)
+    said = [raw.decode("utf-8", "backslashreplace") for each in flat for raw in each]
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(said[::2], pa.string()),
+                                   pa.array(said[1::2], pa.string()))

@@ -7,6 +7,8 @@ the end of the minute; a minute in which nothing happened has no row, and the ba
 """
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 from . import sketches
 from .names import HANDED, LOST, NACKED, OUTCOMES, REFUSED
 from .schema import schema
+from .tallies import fact, happened, lasted, number_of, tallied
 
 OF_EVENTS: Final = {HANDED: "handed", NACKED: "nacked", LOST: "lost", REFUSED: "refused"}
 COUNTS: Final = ("added", *OF_EVENTS.values(), *OUTCOMES.values())
@@ -25,47 +28,39 @@ QUEUE_MINUTE: Final = schema(
 )
 """`retry_rate`: hand-outs that were not the job's first. `duplicate_rate`: leases that ended without an answer, each of
 which may mean that the job runs twice. Both as a share of the minute's hand-outs."""
-KEY: Final = ["queue", "minute"]
+AGAIN: Final = "handed again"
+"""The fact that a job was handed out and it was not its first time."""
 
 
 def per_minute(events: DataFrame, jobs: DataFrame) -> DataFrame:
     """From events and jobs. Minutes are complete from the day on of which all events are here, and all jobs that were
     not ended before it."""
+    is_again = (F.col("type") == HANDED) & (F.col("attempt") > 1)
     word = F.create_map(*[F.lit(each) for pair in OF_EVENTS.items() for each in pair])[F.col("type")]
-    happened = (
-        events.where(F.col("type").isin(*OF_EVENTS)).select(
-            "queue", "at", word.alias("what"), (F.col("attempt") > 1).alias("is_again"),
-            F.when(F.col("type") == REFUSED, F.col("count")).otherwise(1).alias("count"),
-        )
-        .union(jobs.select("queue", "added_at", F.lit("added"), F.lit(False), F.lit(1)))
-        .union(jobs.select("queue", "ended_at", "outcome", F.lit(False), F.lit(1)))
-        .where(F.col("queue").isNotNull() & F.col("at").isNotNull())
+    of_events = happened(events.where(F.col("type").isin(*OF_EVENTS)), ["queue"], fact(
+        F.when(is_again, AGAIN).otherwise(word), F.col("at"),
+        n=F.when(F.col("type") == REFUSED, F.col("count")).otherwise(1),
+    ))
+    of_jobs = happened(
+        jobs, ["queue"], fact("added", F.col("added_at")), fact(F.col("outcome"), F.col("ended_at")),
+        fact("begun", F.coalesce("added_at", "first_at")),
+        lasted("wait_ms", F.col("first_handed_at"), F.col("wait_ms")),
+        lasted("run_ms", F.col("ended_at"), F.col("run_ms")),
     )
-    counts = happened.groupBy("queue", F.date_trunc("minute", "at").alias("minute")).agg(
-        *[F.sum(F.when(F.col("what") == name, F.col("count")).otherwise(0)).alias(name) for name in COUNTS],
-        F.count_if((F.col("what") == "handed") & F.col("is_again")).alias("again"),
+    minutes = tallied(
+        of_events.union(of_jobs).where(F.col("queue").isNotNull()), ["queue"], "minute",
+        [name for name in COUNTS if name != "handed"], ["wait_ms", "run_ms"],
+        number_of("handed", AGAIN).alias("handed"), number_of(AGAIN).alias("again"), number_of("begun").alias("begun"),
+        number_of(*OUTCOMES.values()).alias("ended"),
     )
-    first = jobs.withColumn("minute", F.date_trunc("minute", "first_handed_at"))
-    ended = jobs.withColumn("minute", F.date_trunc("minute", "ended_at"))
+    so_far = Window.partitionBy("queue").orderBy("minute")
+    # A minute in which jobs only began to be known, or of which only a duration is told, is no row of its own.
+    is_row = reduce(add, [F.col(name) for name in COUNTS]) > 0
     return (
-        counts
-        .join(backlogs(counts, jobs), KEY, "left")
-        .join(sketches.sketched(first, KEY, "wait_ms", "wait_ms"), KEY, "left")
-        .join(sketches.sketched(ended, KEY, "run_ms", "run_ms"), KEY, "left")
-        .withColumn("retry_rate", F.when(F.col("handed") > 0, F.col("again") / F.col("handed")))
-        .withColumn("duplicate_rate", F.when(F.col("handed") > 0, F.col("lost") / F.col("handed")))
-        .fillna(0, ["backlog", "wait_ms_n", "run_ms_n"])
+        minutes.withColumn("backlog", F.sum(F.col("begun") - F.col("ended")).over(so_far)).where(is_row)
+        .withColumns({
+            "retry_rate": F.when(F.col("handed") > 0, F.col("again") / F.col("handed")),
+            "duplicate_rate": F.when(F.col("handed") > 0, F.col("lost") / F.col("handed")),
+        })
         .to(QUEUE_MINUTE)
     )
-
-
-def backlogs(minutes: DataFrame, jobs: DataFrame) -> DataFrame:
-    """How many jobs were there at the end of each of these minutes: comings less goings up to then."""
-    begun = jobs.select("queue", F.date_trunc("minute", F.coalesce("added_at", "first_at")).alias("minute"),
-                        F.lit(1).alias("step"))
-    gone = jobs.where(F.col("ended_at").isNotNull()).select(
-        "queue", F.date_trunc("minute", "ended_at").alias("minute"), F.lit(-1).alias("step"))
-    asked = minutes.select("queue", "minute", F.lit(0).alias("step"))
-    steps = begun.union(gone).union(asked).groupBy(*KEY).agg(F.sum("step").alias("step"))
-    so_far = Window.partitionBy("queue").orderBy("minute")
-    return steps.select(*KEY, F.sum("step").over(so_far).alias("backlog"))

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from . import sketches
 from .names import OUTCOMES
 from .schema import schema
+from .tallies import fact, happened, lasted, tallied
 
 KINDS: Final = ("tenant", "domain")
 COUNTS: Final = ("added", *OUTCOMES.values())
@@ -20,22 +21,16 @@ SHARE_HOUR: Final = schema(
     "kind string, name string, queue string, hour timestamp, " + ", ".join(f"{name} long" for name in COUNTS)
     + ", busy_ms double, " + sketches.columns("wait_ms")
 )
-KEY: Final = ["kind", "name", "queue", "hour"]
+KEY: Final = ["kind", "name", "queue"]
 
 
 def per_hour(jobs: DataFrame) -> DataFrame:
     """From all jobs that were added, handed out or ended in some days."""
     who = F.explode(F.array(*[F.struct(F.lit(kind).alias("kind"), F.col(kind).alias("name")) for kind in KINDS]))
     named = jobs.select("*", who.alias("who")).select("*", "who.kind", "who.name").where(F.col("name").isNotNull())
-    happened = named.select("kind", "name", "queue", F.explode(F.array(
-        F.struct(F.col("added_at").alias("at"), F.lit("added").alias("what"), F.lit(0.0).alias("busy")),
-        F.struct(F.col("ended_at").alias("at"), F.col("outcome").alias("what"), F.col("run_ms").alias("busy")),
-    )).alias("e")).where(F.col("e.at").isNotNull())
-    counts = happened.groupBy("kind", "name", "queue", F.date_trunc("hour", "e.at").alias("hour")).agg(
-        *[F.count_if(F.col("e.what") == name).alias(name) for name in COUNTS], F.sum("e.busy").alias("busy_ms"),
+    facts = happened(
+        named, KEY, fact("added", F.col("added_at")), fact(F.col("outcome"), F.col("ended_at"), F.col("run_ms")),
+        lasted("wait_ms", F.col("first_handed_at"), F.col("wait_ms")),
     )
-    first = named.withColumn("hour", F.date_trunc("hour", "first_handed_at")).where(F.col("hour").isNotNull())
-    return (
-        counts.join(sketches.sketched(first, KEY, "wait_ms", "wait_ms"), KEY, "full")
-        .fillna(0, [*COUNTS, "busy_ms", "wait_ms_n"]).to(SHARE_HOUR)
-    )
+    busy = F.coalesce(F.sum(F.when(F.col("what").isin(*OUTCOMES.values()), F.col("ms"))), F.lit(0.0))
+    return tallied(facts, KEY, "hour", COUNTS, ["wait_ms"], busy.alias("busy_ms")).to(SHARE_HOUR)

@@ -13,27 +13,22 @@ from pyspark.sql import functions as F
 from . import sketches
 from .names import HANDED
 from .schema import schema
+from .tallies import fact, happened, lasted, tallied
 
 WORKER_HOUR: Final = schema(
     "worker string, hour timestamp, handed long, done long, dead long, queues long, busy_ms double, "
     + sketches.columns("run_ms")
 )
-KEY: Final = ["worker", "hour"]
 
 
 def per_hour(events: DataFrame, jobs: DataFrame) -> DataFrame:
     """From the events and the jobs of some days."""
-    handed = events.where((F.col("type") == HANDED) & F.col("worker").isNotNull()).groupBy(
-        "worker", F.date_trunc("hour", "at").alias("hour")
-    ).agg(F.count("*").alias("handed"), F.count_distinct("queue").alias("queues"))
-    ended = jobs.where(F.col("worker").isNotNull() & F.col("ended_at").isNotNull()).withColumn(
-        "hour", F.date_trunc("hour", "ended_at")
-    )
-    ends = ended.groupBy(*KEY).agg(
-        F.count_if(F.col("outcome") == "done").alias("done"), F.count_if(F.col("outcome") == "dead").alias("dead"),
-        F.sum("run_ms").alias("busy_ms"),
-    )
-    return (
-        handed.join(ends, KEY, "full").join(sketches.sketched(ended, KEY, "run_ms", "run_ms"), KEY, "left")
-        .fillna(0, ["handed", "done", "dead", "queues", "busy_ms", "run_ms_n"]).to(WORKER_HOUR)
-    )
+    keys = ["worker", "queue"]
+    handed = happened(events.where(F.col("type") == HANDED), keys, fact("handed", F.col("at")))
+    ended = happened(jobs, keys, fact(F.col("outcome"), F.col("ended_at")),
+                     lasted("run_ms", F.col("ended_at"), F.col("run_ms")))
+    return tallied(
+        handed.union(ended).where(F.col("worker").isNotNull()), ["worker"], "hour", ["handed", "done", "dead"],
+        ["run_ms"], F.size(F.collect_set(F.when(F.col("what") == "handed", F.col("queue")))).alias("queues"),
+        F.coalesce(F.sum(F.when(F.col("what") == "run_ms", F.col("ms"))), F.lit(0.0)).alias("busy_ms"), finer=["queue"],
+    ).to(WORKER_HOUR)

@@ -80,7 +80,8 @@ def groups_are_kept(facts: Facts) -> list[Violation]:
 
 def one_at_a_time(facts: Facts) -> list[Violation]:
     """I12: two jobs of a group are not out at once; but an at-most-once job lets the next one go when it is handed out,
-    since nobody says when its consumer is gone (groups.py)."""
+    since nobody says when its consumer is gone (groups.py). Its own consumer, elsewhere, may get it after that."""
+    flight_ms = facts.number("flight_ms", 0)
     found: list[Violation] = []
     for jobs in facts.by_group.values():
         for one in jobs:
@@ -90,8 +91,8 @@ def one_at_a_time(facts: Facts) -> list[Violation]:
                 until = lease_end(facts, one, d)
                 for two in jobs:
                     for other in two.deliveries:
-                        is_later = other.place > d.place and other.t < until
-                        if two is not one and is_later and was_calm(facts, one.invoked, other.t):
+                        is_later = other.place > d.place if two.retry_ms > 0 else other.t - flight_ms > d.t
+                        if two is not one and is_later and other.t < until and was_calm(facts, one.invoked, other.t):
                             text = f"{one.name} was handed out at {d.t} ms, and is out until {until} ms"
                             found.append(Violation("I12", "group-two-out", two.name, other.t, text))
     return found

@@ -35,6 +35,22 @@ def a_job_given_back_keeps_its_turn(new: New) -> None:
     end_well(sim, second)
 
 
+@catches("taken-out-keeps-turn")
+def a_job_taken_out_by_hand_does_not_hold_up_its_group(new: New) -> None:
+    """An at-most-once job has no retry time after which it would come back: until it is put back others go."""
+    sim = new(nodes="ABC", seed=306)
+    group = group_at(sim, "A")
+    first, _ = sim.add_keyed(at="A", group=group, retry_s=0)
+    second, _ = sim.add_keyed(at="A", group=group, retry_s=5)
+    third, _ = sim.add_keyed(at="A", group=group, retry_s=5)
+    assert sim.about("dequeue", "DEQUEUE", first, "A") == 1
+    assert sim.consume(at="A") == second, "nobody has the first, and nobody will"
+    assert sim.about("enqueue", "ENQUEUE", first, "A") == 1
+    sim.ack(second, at="A")
+    assert [sim.consume_and_ack(at="A"), sim.consume_and_ack(at="A")] == [first, third]
+    end_well(sim, second, third)
+
+
 @catches("group-by-creation")
 def the_order_is_that_of_acceptance_not_of_clocks(new: New) -> None:
     """C's clock is behind: a job added there has a smaller id than one that was accepted before it was sent."""

@@ -266,6 +266,23 @@ def what_was_deleted_does_not_come_back_with_an_old_word(new: New) -> None:
 # -- schedules -----------------------------------------------------------------------------------------------------
 
 
+@catches("cron-ran-untold")
+def an_owner_that_lost_its_disk_does_not_begin_anew(new: New) -> None:
+    """It hears of the entry from the others, when nobody remembers the jobs any more that it made."""
+    sim = new(nodes="ABC", seed=421)
+    sim.do("A", "CRON", "SET", "e", "*/10 * * * * *", "q", "body", "RETRY", "60", "MISSED", "all")
+    sim.consume_everything()
+    sim.run_for(seconds=50)
+    owner = owner_of(sim, "A", home.CRON, "e", b"")
+    sim.crash(owner, "wipe")
+    sim.run_for(seconds=1)
+    sim.restart(owner)
+    sim.run_for(seconds=30)
+    got = [job["id"] for op in sim.history.ops if op.f == "get" and op.type == OK for job in op.value["jobs"]]
+    assert len(got) >= 7, f"{len(got)} jobs for eight times"
+    assert len(got) == len(set(got)), "what had run was run once more"
+
+
 @catches("cron-id-random", "cron-twins-unmet")
 def two_owners_make_the_same_job(new: New) -> None:
     """C is cut off, so that there is an owner on both sides. After the cut there is one job for each time."""

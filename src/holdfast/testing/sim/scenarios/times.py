@@ -1,6 +1,7 @@
 """Lives, delays and clocks."""
 from __future__ import annotations
 
+from holdfast.testing.sim.scenarios.keys import unique_at
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 
@@ -71,6 +72,21 @@ def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
     assert got == [], "before its delay was over"
     sim.run_for(seconds=8)
     assert len(got) == 1
+    end_well(sim)
+
+
+@catches("delay-ends-with-move")
+def a_delay_holds_when_its_job_gets_another_home(new: New) -> None:
+    """An at-most-once job with a key goes along with its slot when its home leaves, before its time has come."""
+    sim = new(nodes="ABC", seed=66)
+    job, _ = sim.add_keyed(at="B", unique=unique_at(sim, "A"), retry_s=0, delay_s=10)
+    sim.do("A", "CLUSTER", "LEAVING", "yes")
+    got = sim.wait_for_job(at="C")
+    sim.run_for(seconds=9)
+    assert "A" not in sim.copies(job), f"it has not left: {sim.copies(job)}"
+    assert got == [], "before its delay was over"
+    sim.run_for(seconds=3)
+    assert got == [job]
     end_well(sim)
 
 

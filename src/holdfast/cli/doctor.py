@@ -1,0 +1,159 @@
+"""holdfast doctor: looks at an installation and at a running cluster, and says what is wrong and what to do about it.
+
+Each finding is good, a remark, or bad; only something bad makes the exit code 1. What cannot be looked at (no node
+there) is a finding, too.
+"""
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from holdfast import doors, form
+from holdfast.cli.common import DEFAULT, plain, with_secret
+from holdfast.client.errors import Error
+from holdfast.client.queue import Queue
+from holdfast.core.version import VERSION
+
+GOOD, REMARK, BAD = "good", "remark", "bad"
+FILES_WANTED = 10_032
+"""The default of maxclients, and what a node needs for itself."""
+ROOM_WANTED = 1 << 30
+"""Free bytes on the disk of a journal: it is rewritten beside itself."""
+MARKS = {GOOD: "[green]✓[/green]", REMARK: "[yellow]![/yellow]", BAD: "[red]✗[/red]"}
+EXTRAS = (("fastapi", "gateway", "the gateway and the console"), ("pyspark", "spark", "the data pipeline"),
+          ("textual", "top", "holdfast top"))
+
+
+@dataclass
+class Finding:
+    kind: str
+    what: str
+    do: str = ""
+
+
+@click.command(epilog="""\b
+Examples:
+  holdfast doctor                                  this installation, and the node at 127.0.0.1:7711
+  holdfast doctor --dir /var/lib/holdfast          and a node's folder
+  holdfast doctor --connect holdfast://10.0.0.1 --json
+""")
+@click.option("--connect", default=DEFAULT, show_default=True, metavar="URL", envvar="HOLDFAST_URL", help="A node.")
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The folder of a node on this machine.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def doctor(connect: str, folder: Path | None, as_json: bool) -> None:
+    """Check an installation and say what to do. Exit code 1 if something is wrong."""
+    found = [*of_installation(), *of_cluster(connect), *(of_folder(folder) if folder is not None else ())]
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        table = Table("", "", box=None, show_header=False, pad_edge=False)
+        for each in found:
+            table.add_row(MARKS[each.kind], each.what.replace("[", r"\["))
+            if each.do:
+                table.add_row("", f"[dim]→ {each.do}[/dim]")
+        Console(highlight=False).print(table)
+    sys.exit(1 if any(each.kind == BAD for each in found) else 0)
+
+
+def of_installation() -> Iterator[Finding]:
+    words = f"holdfast {VERSION}, {form.name()}, Python {platform.python_version()}"
+    if form.is_compiled():
+        yield Finding(GOOD, words)
+    else:
+        do = "unset HOLDFAST_PURE" if form.PURE else "install a C compiler and Holdfast again: pip install -v holdfast"
+        yield Finding(REMARK, f"{words}: complete, but several times slower", do)
+    for module, extra, what in EXTRAS:
+        if importlib.util.find_spec(module) is None:
+            yield Finding(REMARK, f"{what} cannot be used here", f"pip install 'holdfast[{extra}]'")
+    vendor = Path(__file__).resolve().parents[1] / "console" / "static" / "vendor" / "htmx.min.js"
+    if importlib.util.find_spec("fastapi") is not None and not vendor.exists():
+        yield Finding(REMARK, "the console has no live figures and no charts: its JavaScript was not there when it was "
+                      "installed", "install npm, then tools/assets.sh in the source, and install again")
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
+        yield Finding(REMARK, f"a process may open {soft} files: a node here takes fewer clients than its maxclients",
+                      f"ulimit -n {FILES_WANTED}, or LimitNOFILE of the unit")
+    else:
+        yield Finding(GOOD, "enough open files are allowed")
+
+
+def of_cluster(url: str) -> Iterator[Finding]:
+    try:
+        with doors.open(with_secret(url, os.environ.get("HOLDFAST_SECRET", "")), connect_timeout=3) as queue:
+            yield from of_nodes(queue)
+    except Error as error:
+        yield Finding(BAD, f"no node answers: {error}",
+                      "start one (holdfast node, or holdfast up), or say where it is with --connect")
+
+
+def facts_of(text: Any) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in plain(text).splitlines() if ":" in line)
+
+
+def of_nodes(queue: Queue) -> Iterator[Finding]:
+    lines = [line.split() for line in plain(queue.call("CLUSTER", "NODES")).splitlines()]
+    away = [words[1] for words in lines if "disconnected" in words or "fail" in words[2].split(",")]
+    if away:
+        yield Finding(BAD, f"{len(away)} of {len(lines)} nodes are away: {', '.join(away)}",
+                      "start them again with their folders; `holdfast cli cluster forget ID` what is gone for good")
+    else:
+        yield Finding(GOOD, f"{len(lines)} {'node answers' if len(lines) == 1 else 'nodes are linked'}")
+    if len(lines) < 3:
+        yield Finding(REMARK, "fewer than three nodes: a job has fewer than three copies",
+                      "see docs/how-to/run-a-cluster.md")
+    cluster = facts_of(queue.call("CLUSTER", "INFO"))
+    short = int(cluster.get("cluster_jobs_short_of_copies", 0))
+    if short:
+        yield Finding(BAD, f"{short} jobs have fewer copies than they should", "bring back a node, or add one")
+    if int(cluster.get("cluster_other_node_timeouts", 0)):
+        yield Finding(BAD, "nodes have different cluster-node-timeout", "set it to the same at all nodes")
+    info = facts_of(queue.call("INFO", "all"))
+    if info.get("holdfast_version") != VERSION:
+        words = f"the node runs {info.get('holdfast_version')}, this is {VERSION}"
+        yield Finding(REMARK, words, "upgrade the older one")
+    used, full = int(info.get("used_memory", 0)), max(1, int(info.get("maxmemory", 1)))
+    kind = BAD if used > 0.95 * full else REMARK if used > 0.75 * full else GOOD
+    yield Finding(kind, f"memory: {used / full:.0%} of {full / 2**20:,.0f} MiB",
+                  "" if kind == GOOD else "add workers or nodes, or raise maxmemory")
+    if info.get("aof_enabled") != "1":
+        yield Finding(REMARK, "the node keeps no journal: what no other node holds is gone when it stops",
+                      "start it with --dir")
+    elif info.get("aof_last_write_status") != "ok":
+        yield Finding(BAD, "the journal cannot be written: the node refuses jobs", "make room on its disk; see its log")
+    else:
+        yield Finding(GOOD, "the journal is written")
+    if int(info.get("faults", 0)):
+        yield Finding(BAD, f"the node met {info['faults']} faults", "its log has a traceback for each: report them")
+
+
+def of_folder(folder: Path) -> Iterator[Finding]:
+    if not folder.is_dir():
+        yield Finding(BAD, f"{folder} is no folder", "create it for the user that runs the node")
+        return
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        yield Finding(GOOD, f"{folder} can be written")
+    except OSError as error:
+        words = f"{folder} cannot be written: {error.strerror}"
+        yield Finding(BAD, words, "it must belong to the user that runs the node")
+    free = shutil.disk_usage(folder).free
+    if free < ROOM_WANTED:
+        words = f"{free / 2**20:,.0f} MiB free in {folder}"
+        yield Finding(BAD, words, "make room: a journal is rewritten beside itself")
+    if folder.stat().st_mode & 0o077:
+        yield Finding(REMARK, f"others can look into {folder}", f"chmod 700 {folder}")

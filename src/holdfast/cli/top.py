@@ -1,0 +1,149 @@
+"""holdfast top: what a cluster does now, in the terminal: queues with their figures, and nodes, drawn each second."""
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import click
+
+from holdfast.cli.common import DEFAULT, fail, named, plain, with_secret
+from holdfast.client.errors import Error
+
+COLUMNS = [
+    ("queue", "name"), ("queued", "len"), ("with workers", "out"), ("delayed", "delayed"), ("dead", "dead-kept"),
+    ("in/s", "in-per-second"), ("out/s", "out-per-second"), ("longest wait", "oldest-age"), ("done", "acked"),
+    ("failed", "nacked"), ("idle workers", "blocked"),
+]
+
+
+@click.command(epilog="""\b
+Examples:
+  holdfast top
+  holdfast top --connect holdfast://10.0.0.1,10.0.0.2 --every 5
+\b
+Keys: s sorts by the next column, r the other way round, / finds, q ends.
+""")
+@click.option("--connect", default=DEFAULT, show_default=True, metavar="URL", envvar="HOLDFAST_URL",
+              help="The nodes. The secret of the user may be in HOLDFAST_SECRET.")
+@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between looks.")
+def top(connect: str, every: float) -> None:
+    """Watch queues and nodes, live."""
+    try:
+        app = make_app(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), every)
+    except ImportError:
+        fail("this needs one more package: pip install 'holdfast[top]'")
+    except Error as error:
+        fail(str(error))
+    app.run()
+
+
+def rows_of(reply: Any) -> tuple[list[dict[str, Any]], int]:
+    rows, silent = reply
+    return [named(row) for row in rows], len(silent)
+
+
+def make_app(url: str, every: float) -> Any:
+    """The application; textual is imported only here, it is not always there. Raises what `open` does."""
+    from textual.app import App, ComposeResult
+    from textual.binding import Binding
+    from textual.widgets import DataTable, Footer, Header, Input, Static
+
+    from holdfast import doors
+
+    class Top(App[None]):
+        TITLE = "holdfast top"
+        CSS = "#totals, #nodes { padding: 0 1; } #nodes { color: $text-muted; } #find { display: none; }"
+        BINDINGS: ClassVar[list[Any]] = [
+            Binding("q", "quit", "quit"), Binding("s", "sort", "sort by next"), Binding("r", "turn", "other way"),
+            Binding("slash", "find", "find"),
+        ]
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.queue = doors.open(url)
+            self.sorted_by = 1
+            self.is_descending = True
+            self.words = ""
+
+        def compose(self) -> ComposeResult:
+            yield Header()
+            yield Static(id="totals")
+            yield Static(id="nodes")
+            yield Input(placeholder="part of a queue's name", id="find")
+            yield DataTable(id="queues", cursor_type="row", zebra_stripes=True)
+            yield Footer()
+
+        def on_mount(self) -> None:
+            self.query_one(DataTable).add_columns(*[title for title, _ in COLUMNS])
+            self.query_one(DataTable).focus()
+            self.set_interval(every, self.look)
+            self.look()
+
+        def look(self) -> None:
+            self.run_worker(self.ask, thread=True, exclusive=True)
+
+        def ask(self) -> None:
+            """In a thread: a node that is slow does not make the screen so."""
+            try:
+                rows, silent = rows_of(self.queue.call("CLUSTER", "QSTAT", "*"))
+                nodes = [line.split() for line in plain(self.queue.call("CLUSTER", "NODES")).splitlines()]
+            except Error as error:
+                self.call_from_thread(self.show_trouble, str(error))
+                return
+            self.call_from_thread(self.show, rows, nodes, silent)
+
+        def show_trouble(self, words: str) -> None:
+            self.query_one("#totals", Static).update(f"[red]no answer:[/red] {words}")
+
+        def show(self, rows: list[dict[str, Any]], nodes: list[list[str]], silent: int) -> None:
+            total = {name: sum(int(row.get(name) or 0) for row in rows) for _, name in COLUMNS[1:]}
+            self.query_one("#totals", Static).update(
+                f"queued [b]{total['len']:,}[/b]   with workers [b]{total['out']:,}[/b]   delayed "
+                f"[b]{total['delayed']:,}[/b]   dead [b]{total['dead-kept']:,}[/b]   "
+                f"in [b]{total['in-per-second']:,}[/b]/s   "
+                f"out [b]{total['out-per-second']:,}[/b]/s   done [b]{total['acked']:,}[/b]"
+                + (f"   [red]{silent} nodes silent[/red]" if silent else "")
+            )
+            self.query_one("#nodes", Static).update("nodes  " + "   ".join(
+                f"{words[0][:8]} {words[1]} " + ("[red]down[/red]" if "disconnected" in words else "up")
+                for words in nodes
+            ))
+            name = COLUMNS[self.sorted_by][1]
+            shown = [row for row in rows if self.words in str(row["name"])]
+            shown.sort(key=lambda row: (row.get(name) or 0, row["name"]), reverse=self.is_descending)
+            table: DataTable[str] = self.query_one(DataTable)
+            place = table.cursor_row
+            table.clear()
+            for row in shown:
+                table.add_row(*[cell(row.get(field)) for _, field in COLUMNS])
+            table.move_cursor(row=min(place, max(0, len(shown) - 1)))
+            self.sub_title = f"{len(rows)} queues, by {COLUMNS[self.sorted_by][0]}"
+
+        def action_sort(self) -> None:
+            self.sorted_by = (self.sorted_by + 1) % len(COLUMNS)
+            self.look()
+
+        def action_turn(self) -> None:
+            self.is_descending = not self.is_descending
+            self.look()
+
+        def action_find(self) -> None:
+            box = self.query_one("#find", Input)
+            box.display = True
+            box.focus()
+
+        def on_input_changed(self, event: Input.Changed) -> None:
+            self.words = event.value
+            self.look()
+
+        def on_input_submitted(self, _event: Input.Submitted) -> None:
+            self.query_one(DataTable).focus()
+
+        def on_unmount(self) -> None:
+            self.queue.close()
+
+    return Top()
+
+
+def cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,118 @@
+"""One request for a page: who asks, with what rights, and how to answer. Pages and forms are built upon this.
+
+Every answer has a policy that allows nothing but our own files: no script of others, none inside a page, no frame.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, Form, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.templating import Jinja2Templates
+
+from holdfast.client.errors import Error
+from holdfast.console import session
+from holdfast.console.shown import FILTERS
+from holdfast.core.rights import ADMIN, CONSUME, PRODUCE, User
+from holdfast.gateway.asking import Behind, behind
+from holdfast.gateway.live import seen_by
+from holdfast.gateway.problems import Unauthorized
+from holdfast.gateway.queues import totals
+from holdfast.gateway.who import ANYBODY, check
+
+HERE = Path(__file__).resolve().parent
+templates = Jinja2Templates(HERE / "templates")
+templates.env.filters.update(FILTERS)
+templates.env.autoescape = True
+
+MENU = [
+    ("", "Dashboard"), ("queues", "Queues"), ("jobs", "Jobs"), ("workers", "Workers"), ("scheduled", "Scheduled"),
+    ("dead", "Dead"), ("limits", "Limits"), ("cluster", "Cluster"), ("history", "History"), ("add", "Add a job"),
+]
+POLICY = "; ".join([
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+    "font-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+])
+
+
+class View:
+    """One request: who asks, with what rights, and how to answer."""
+
+    def __init__(self, request: Request, gate: Behind, user: User, cookie: str) -> None:
+        self.request = request
+        self.gate = gate
+        self.user = user
+        self.cookie = cookie
+        self.asking = gate.for_user(user)
+
+    def may(self, role: int) -> bool:
+        return bool(self.user.roles & (role | ADMIN))
+
+    async def figures(self) -> list[dict[str, Any]]:
+        """The figures of all queues that this user may see, by name."""
+        check(self.user, ["INFO"])
+        rows = seen_by(self.user, {"time": 0, "queues": await totals(self.gate.queue, "*")})["queues"]
+        return sorted(rows, key=lambda row: str(row.get("name")))
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        here = self.request.url.path.removeprefix("/console").strip("/").partition("/")[0]
+        answer = templates.TemplateResponse(self.request, f"{template}.html", {
+            "menu": MENU, "here": here, "user": "" if self.user is ANYBODY else self.user.name.decode(),
+            "may_act": self.may(CONSUME), "may_add": self.may(PRODUCE), "may_all": self.may(ADMIN),
+            "form_token": session.form_token(self.gate.door, self.user, self.cookie),
+            "said": self.request.query_params.get("said", ""), **values,
+        }, status_code=status)
+        return guarded(answer, self)
+
+    def back(self, path: str, said: str) -> Response:
+        """After a form: the page it came from, with what came of it."""
+        sign = "&" if "?" in path else "?"
+        return guarded(RedirectResponse(f"/console/{path}{sign}said={quote(said)}", 303), self)
+
+
+def guarded(answer: Response, view: View | None) -> Response:
+    answer.headers["Content-Security-Policy"] = POLICY
+    answer.headers["Referrer-Policy"] = "same-origin"
+    answer.headers["Cache-Control"] = "no-store"
+    if view is not None and view.request.cookies.get(session.COOKIE) != view.cookie:
+        session.set_cookie(answer, view.request, view.cookie)
+    return answer
+
+
+async def view(request: Request, gate: Annotated[Behind, Depends(behind)]) -> View:
+    """Raises Unauthorized where somebody must log in first."""
+    cookie = request.cookies.get(session.COOKIE, "")
+    try:
+        user = session.read_cookie(gate.door, cookie, session.now())
+    except Unauthorized:
+        if gate.door.logins is not None:
+            raise
+        cookie = session.make_cookie(gate.door, "anybody", session.now())
+        user = ANYBODY
+    return View(request, gate, user, cookie)
+
+
+async def acting(
+    request: Request, seen: Annotated[View, Depends(view)], form_token: Annotated[str, Form()] = ""
+) -> View:
+    """The same for a form."""
+    session.check_form(seen.gate.door, seen.user, seen.cookie, form_token, request)
+    return seen
+
+
+Seen = Annotated[View, Depends(view)]
+Acting = Annotated[View, Depends(acting)]
+
+
+async def optional(asked: Any, otherwise: Any) -> Any:
+    """What a node of another version, or one without that feature, does not know."""
+    try:
+        return await asked
+    except Error:
+        return otherwise
+
+
+def quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,139 @@
+"""Every page, in both themes: it shows what is there, logs no error, and axe finds nothing serious."""
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+from tests.console.conftest import HOSTILE, JOBS, QUEUES, ROOT, SHOTS, Opener
+
+import holdfast
+
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+# Name of the page, its address, words that must be on it.
+PAGES = {
+    "dashboard": ("/console/", ["Dashboard", "big", f"{JOBS:,}"]),
+    "queues": ("/console/queues", ["Queues", "queue-000", "broken"]),
+    "queue": ("/console/queue?name=big", ["big", f"{JOBS:,}", "body 0", "maxlen"]),
+    "queue with tenants": ("/console/queue?name=calls", ["tenant-1", "Tenants"]),
+    "jobs": ("/console/jobs", ["Jobs", "queue-000", "job of 0"]),
+    "workers": ("/console/workers", ["worker-1", "nearly half"]),
+    "scheduled": ("/console/scheduled", ["nightly", "Europe/Rome", "in an hour"]),
+    "dead": ("/console/dead", ["ValueError: bad number #", "attempts"]),
+    "limits": ("/console/limits", ["api.example", "1/s", "tenant-1", "Groups"]),
+    "cluster": ("/console/cluster", ["Cluster 2 nodes", "linked", "jobs short of copies"]),
+    "history": ("/console/history?queue=big", ["History", "Jobs per minute"]),
+    "add": ("/console/add?queue=big", ["Add a job", "Priority"]),
+}
+
+
+def serious(found: dict[str, list[dict[str, object]]]) -> list[str]:
+    return [
+        f"{each['id']}: {json.dumps(each['nodes'])[:600]}"
+        for each in found["violations"] if each["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_shows_what_is_there_and_is_accessible(opened: Opener, name: str, theme: str) -> None:
+    path, words = PAGES[name]
+    page = opened(path, color_scheme=theme, bypass_csp=True)  # axe is put into the page, which its policy forbids
+    for each in words:
+        expect(page.locator("main")).to_contain_text(each)
+    if page.locator("[data-chart]").count():
+        expect(page.locator(".u-wrap").first).to_be_visible()
+    page.evaluate(AXE.read_text("utf-8"))
+    what = "axe.run()" if theme == "light" else "axe.run({runOnly: ['color-contrast']})"  # the rest is the same
+    assert serious(page.evaluate(what)) == []
+    page.screenshot(path=SHOTS / f"{name.replace(' ', '-')}-{theme}.png", full_page=True)
+
+
+def test_a_job_is_shown_with_why_it_waits_and_its_attempts(opened: Opener, queue: holdfast.Queue) -> None:
+    dead = queue.dead(count=1, queue="broken")[0]
+    page = opened(f"/console/job?id={dead.id}", bypass_csp=True)
+    main = page.locator("main")
+    for words in ("it is dead", "ValueError: bad number", "nacked", "breaks", "Retry"):
+        expect(main).to_contain_text(words)
+    page.evaluate(AXE.read_text("utf-8"))
+    assert serious(page.evaluate("axe.run()")) == []
+    page.screenshot(path=SHOTS / "job-light.png", full_page=True)
+    page.goto("/console/jobs?queue=calls&state=queued")
+    page.locator("#rows a").first.click()
+    expect(main).to_contain_text("api.example")
+
+
+def test_a_hostile_body_is_shown_as_text(opened: Opener) -> None:
+    page = opened("/console/jobs?queue=hostile")
+    expect(page.locator("#rows")).to_contain_text("<script>")
+    page.locator("#rows a").first.click()
+    expect(page.locator("pre.body")).to_have_text(HOSTILE)
+    expect(page.locator("main")).to_contain_text("<b>value</b>")
+    assert page.locator("main b").count() == 0 and page.locator("main img, main script").count() == 0
+    assert page.title().startswith("Job ")
+
+
+def test_nothing_but_our_own_files_may_run(opened: Opener) -> None:
+    page = opened("/console/")
+    for path, _ in PAGES.values():
+        answer = page.request.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+        assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=|javascript:", answer.text())
+
+
+def test_a_thousand_steps_through_the_lists(opened: Opener) -> None:
+    """Pages of the list of queues, and of jobs, lead on."""
+    page = opened("/console/queues?find=queue-")
+    expect(page.locator("h1")).to_contain_text(str(QUEUES))
+    page.get_by_role("link", name="More", exact=True).click()
+    expect(page.locator("main")).to_contain_text("queue-050")
+    page.goto("/console/jobs?queue=big")
+    first = page.locator("#rows a").first.inner_text()
+    page.get_by_role("link", name="More", exact=True).click()
+    expect(page.locator("#rows tr").first).not_to_contain_text(first)
+    expect(page.locator("#rows tr")).to_have_count(50)
+
+
+def test_a_filter_that_fits_few_of_many_jobs_answers_soon(opened: Opener) -> None:
+    """It looks for half a second at a time and offers to look on."""
+    page = opened("/console/jobs?state=dead")
+    for _ in range(100):
+        onward = page.get_by_role("link", name=re.compile("More|Look on"))
+        if page.locator("#rows .pill.dead").count() or not onward.count():
+            break
+        onward.click()
+    expect(page.locator("#rows .pill.dead").first).to_be_visible()
+
+
+def test_jobs_of_a_group_are_found(opened: Opener) -> None:
+    page = opened("/console/limits")
+    page.get_by_label("Group").fill("ada")
+    page.get_by_role("button", name="Find its jobs").click()
+    expect(page.locator("#rows tr")).to_have_count(4)
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(opened: Opener) -> None:
+    page = opened("/console/", viewport={"width": 390, "height": 800})
+    for path in ("/console/", "/console/jobs", "/console/cluster", "/console/queue?name=big"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+    page.screenshot(path=SHOTS / "phone.png")
+
+
+def test_keys_and_theme(opened: Opener) -> None:
+    page = opened("/console/", color_scheme="light")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    page.wait_for_url("**/console/jobs")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"  # remembered
+    page.keyboard.press("/")
+    expect(page.locator("#filter")).to_be_focused()
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()

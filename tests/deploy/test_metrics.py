@@ -1,0 +1,164 @@
+"""A node's metrics port: figures that are true, health that tells, rules and dashboards that ask for what exists."""
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.gateway.running import Gateway, address
+from tests.proc.harness import Node, until
+
+import holdfast
+from holdfast.shell.metrics import ABOUT, QUEUES_MAX, Metrics, Snapshot, add_queue, text_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "holdfast.json"
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+NAME = re.compile(r"\bholdfast_[a-z_]+\b")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with OPENER.open(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def node(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    folder = tmp_path_factory.mktemp("node")
+    with Node("--dir", str(folder), "--set", f"metrics-port={port}") as node, Node("--join", f"127.0.0.1:{node.port}"):
+        yield node
+
+
+def values(text: str) -> dict[tuple[str, str], float]:
+    """By name and labels."""
+    return {
+        (sample.name, ",".join(f"{key}={sample.labels[key]}" for key in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text) for sample in family.samples
+    }
+
+
+def test_what_was_done_is_what_is_exported(node: Node, port: int) -> None:
+    get(port, "/metrics")  # somebody asks: from now on figures are fresh
+    with holdfast.open(address(node)) as queue:
+        queue.add_many('odd "name"\\', ["x"] * 5)
+        queue.add_many("mail", ["x"] * 10, attempts=1)
+        for _ in range(4):
+            queue.next("mail", timeout=5).done()
+        queue.next("mail", timeout=5).fail("no")
+
+        def seen() -> dict[tuple[str, str], float] | None:
+            found = values(get(port, "/metrics")[1])
+            is_there = found.get(("holdfast_jobs_nacked_total", "queue=mail")) == 1
+            return found if is_there and found.get(("holdfast_queue_jobs", "queue=mail,state=dead")) == 1 else None
+
+        found = until(seen, 30)
+    assert found["holdfast_queue_jobs", "queue=mail,state=queued"] == 5
+    assert found["holdfast_jobs_acked_total", "queue=mail"] == 4
+    assert found["holdfast_jobs_dead_total", "queue=mail"] == 1
+    assert found["holdfast_queue_jobs", 'queue=odd "name"\\,state=queued'] == 5
+    assert found["holdfast_journal_up", ""] == 1
+    assert found["holdfast_nodes_known", ""] == 2
+    assert found["holdfast_metrics_age_seconds", ""] < 30
+
+
+def test_every_name_that_rules_and_dashboard_ask_for_is_exported(node: Node, port: int) -> None:
+    """By a real node and a real gateway; and no panel or rule is empty of ours."""
+    until(lambda: "holdfast_link_up" in get(port, "/metrics")[1], 30)
+    exported = set(values(get(port, "/metrics")[1]))
+    with Gateway(address(node)) as gateway:
+        get(gateway.port, "/healthz")
+        exported |= set(values(get(gateway.port, "/metrics")[1]))
+    names = {name for name, _ in exported}
+    assert set(ABOUT) <= names
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    rules = re.findall(r"expr: (.+(?:\n {10}.+)*)", ALERTS.read_text())
+    assert len(rules) == ALERTS.read_text().count("- alert:")
+    for expr in [*asked, *rules]:
+        wanted = set(NAME.findall(expr))
+        assert wanted or "up{" in expr, expr
+        assert wanted <= names, expr
+
+
+def test_a_node_that_is_well_says_so(node: Node, port: int) -> None:
+    assert get(port, "/healthz") == (200, "ok\n")
+    assert get(port, "/readyz") == (200, "ready\n")
+    assert get(port, "/nonsense")[0] == 404
+
+
+def test_a_node_that_is_stuck_or_cannot_take_jobs_says_so() -> None:
+    metrics = object.__new__(Metrics)  # without a node: what the thread sees of it
+    metrics.turned, metrics.not_ready = time.monotonic(), "MISCONF the journal cannot be written"
+    assert metrics.answer("/healthz") == (200, "ok\n")
+    assert metrics.answer("/readyz") == (503, "MISCONF the journal cannot be written\n")
+    metrics.turned -= 60
+    assert metrics.answer("/healthz") == (503, "the node has done nothing for 60 s\n")
+    assert metrics.answer("/readyz")[0] == 503
+
+
+def test_a_taken_port_is_said_at_the_start() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        node = Node("--set", f"metrics-port={taken.getsockname()[1]}", wait=False)
+        until(lambda: node.process.poll() is not None, 30)
+        assert "cannot listen on the metrics-port" in node.log()
+
+
+def test_a_node_that_is_stopped_with_a_metrics_port_ends_cleanly() -> None:
+    with Node("--set", f"metrics-port={free_port()}") as node:
+        node.process.send_signal(signal.SIGTERM)
+        assert node.process.wait(20) == 0
+
+
+def test_queues_beyond_the_bound_are_one() -> None:
+    """A series per queue is what Prometheus bears worst."""
+    assert QUEUES_MAX >= 100
+    made = Snapshot()
+    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"jobs-out",
+                         b"acked", b"nacked", b"dead", b"expired", b"lease-lost"], 3)
+    add_queue(made, "new\nline", row)
+    assert 'queue="new\\nline"' in text_of(made, 0.0)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
+def test_promtool_takes_the_rules_and_what_a_node_exports(port: int, node: Node) -> None:
+    for words in (["check", "rules", str(ALERTS)], ["check", "config", str(ALERTS.parent / "prometheus.yaml")]):
+        done = subprocess.run(["promtool", *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    text = get(port, "/metrics")[1]
+    linted = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+    assert linted.returncode == 0, linted.stderr
+
+
+def test_each_alert_has_a_place_in_the_runbook() -> None:
+    page = (ROOT / "docs" / "how-to" / "answer-an-alert.md").read_text()
+    text = ALERTS.read_text()
+    for name in re.findall(r"- alert: (\w+)", text):
+        assert f"\n## {name}\n" in page
+        assert f"answer-an-alert.md#{name.lower()}\n" in text
