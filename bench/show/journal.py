@@ -32,7 +32,9 @@ def lines() -> list[Line]:
             "moves",
             "a crash at every step of moving a queue to a journal of its own and back, and of switching the journal on",
             "nothing answered is lost, nothing at most once comes twice, all or nothing is there",
-            lambda: tests("moves", "tests/unit/journal/test_own.py", "tests/unit/journal/test_beginning.py"),
+            lambda: tests(
+                "moves", "tests/unit/journal/test_own.py", "tests/unit/journal/test_beginning.py", OWN_SEEDS="60"
+            ),
         ),
         Line(
             "sim",

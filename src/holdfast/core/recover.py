@@ -209,9 +209,16 @@ class Loading:
         else:
             self.load_change(kind, reader, passed)
 
+    def end_shared(self) -> None:
+        """The journal of the node is read. What it has of jobs in others is left of a move that came to nothing.
+
+        All of it goes before the first of those is read: one of its jobs may be in another of them by now.
+        """
+        for name in self.owned:
+            self.drop_jobs(name)
+
     def begin_book(self, name: bytes) -> None:
-        """What follows is from the journal that a queue has for itself; what the other had of its jobs is no more."""
-        self.drop_jobs(name)
+        """What follows is from the journal that a queue has for itself."""
         self.book = name
         self.table = [-1] * 64
         self.table[ME] = ME

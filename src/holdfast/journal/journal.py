@@ -63,6 +63,7 @@ class Journal(Files):
             for done in self.read(loading, folder):
                 node.refuse(errors.LOADING % (100 * done // total))
                 yield 100 * done // total
+            loading.end_shared()
             for name, number in loading.owned.items():
                 before = done
                 for done in self.own.read(loading, name, number):

@@ -178,6 +178,30 @@ def test_a_job_that_a_crash_left_in_two_journals_ends_in_both(tmp_path: Path, wa
     assert seen >= 4
 
 
+def test_what_a_move_that_was_cut_short_left_behind_stands_in_nobodys_way(tmp_path: Path) -> None:
+    """The jobs of q are on their way back to the journal of the node when the power fails. Then one of them is put
+    into another queue with a journal of its own: it is there, whatever the first still says of it."""
+    life = Life(tmp_path)
+    assert life.do("QUEUE", "SET", "other", "journal", "own") == b"+OK\r\n"
+    settle(life)
+    own(life)
+    jid = life.add("wanderer")
+    life.do("QUEUE", "SET", "q", "journal", "shared")
+    each = work(life)
+    assert each is not None
+    each.begin()
+    while not each.step():
+        pass
+    life.kill()
+    life = Life(tmp_path, now=LATER)
+    assert life.do("MOVE", jid, "other") == b":1\r\n"
+    life.kill()
+    life = Life(tmp_path, now=LATER + 1000)
+    job = life.node.find(jid)
+    assert job is not None and job.queue.name == b"other"
+    life.kill()
+
+
 def test_a_flush_of_everything_is_one_of_the_own_journal_too(tmp_path: Path) -> None:
     life = Life(tmp_path, policy="no")
     own(life)
