@@ -79,6 +79,18 @@ def test_limits_bound_a_batch_and_available_now_takes_what_was_there(nodes: Clus
     source.stop()
 
 
+def test_every_node_has_its_turn_though_each_has_more_than_a_batch_takes(nodes: Cluster) -> None:
+    add(nodes, 30)
+    source = reader(nodes)
+    at = source.initialOffset()
+    begun: set[str] = set()
+    for _ in range(3):
+        at = source.latestOffset(at, ReadMaxRows(3))
+        begun |= at["claims"].keys()
+    assert begun == {node.id.decode() for node in nodes}
+    source.stop()
+
+
 def test_a_driver_that_died_after_the_claim_gets_the_same_batch(nodes: Cluster) -> None:
     """Between the claim and Spark's log, and after the log: another process, which only has the checkpoint."""
     add(nodes, 10)

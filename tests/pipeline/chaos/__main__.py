@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -136,18 +137,26 @@ class Chaos:
                 self.say(f"... {words}")
             time.sleep(0.05)
 
-    def run(self) -> None:
+    def rounds(self) -> dict[str, Callable[[], None]]:
+        """By name, in the order they are played."""
+        dying = ("die-before", "die-during", "die-after", "die-after-claim")
+        return {
+            **{where: functools.partial(self.dies, where) for where in dying},
+            "driver": self.killed_from_outside, "executors": self.executors_killed,
+            "node": self.node_killed_between_claim_and_read, "lease": self.lease_over, "copy": self.checkpoint_copied,
+        }
+
+    def run(self, only: list[str]) -> None:
         (self.folder / "fail-tasks").touch()
-        for where in ("die-before", "die-during", "die-after", "die-after-claim"):
-            self.producer.add(self.share)
-            self.die(where)
-            self.say(where)
-        self.killed_from_outside()
-        self.executors_killed()
-        self.node_killed_between_claim_and_read()
-        self.lease_over()
-        self.checkpoint_copied()
+        for name, play in self.rounds().items():
+            if not only or name in only:
+                play()
         self.drain()
+
+    def dies(self, where: str) -> None:
+        self.producer.add(self.share)
+        self.die(where)
+        self.say(where)
 
     def die(self, where: str, lease_s: int = LEASE_S) -> None:
         """A driver kills itself there."""
@@ -195,13 +204,15 @@ class Chaos:
                 break
             driver.kill()
         assert (self.folder / "claimed").exists(), driver.said()[-3000:]
-        self.cluster[2].kill()
+        claimed = json.loads((self.folder / "claimed").read_text())
+        victim = next(node for node in self.cluster if node.id.decode() in claimed)
+        victim.kill()
         (self.folder / "claimed").unlink()
         self.wait("it fails for the node", driver.has_ended, driver)
         driver.kill()
         said = driver.said()
         assert "is gone at node" in said or "cannot be reached" in said or "no connection" in said, said[-3000:]
-        self.cluster[2].start()
+        victim.start()
         self.cluster.settle()
         self.say("node killed between claim and read")
 
@@ -270,12 +281,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--per-trigger", type=int, default=4_000)
+    parser.add_argument("--only", default="", help="rounds to play, with commas; then all is drained and counted")
     parser.add_argument("--keep", action="store_true", help="leave the folder with all logs")
     wanted = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
     chaos = Chaos(folder, wanted.jobs, wanted.per_trigger)
     try:
-        chaos.run()
+        chaos.run([name for name in wanted.only.split(",") if name])
         is_good = chaos.judge()
     finally:
         chaos.cluster.stop()

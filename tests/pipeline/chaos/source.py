@@ -1,6 +1,7 @@
 """The jobs source with a fault between its claim and Spark's log, where no other program can reach."""
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -23,6 +24,7 @@ class ChaosReader(JobsStreamReader):
             os.kill(int(os.environ["CHAOS_DRIVER"]), signal.SIGKILL)
             time.sleep(60)  # the JVM goes with its driver
         if end != start and (folder / "wait-after-claim").exists():
+            (folder / "wait-after-claim").write_text(json.dumps(list(end["claims"])))
             (folder / "wait-after-claim").rename(folder / "claimed")
             while (folder / "claimed").exists():
                 time.sleep(0.05)

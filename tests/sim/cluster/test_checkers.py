@@ -128,12 +128,13 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
 
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
     cases = (
-        (True, "other", 0, {"run-missed"}), (False, "other", 0, set()), (True, "q", 0, set()),
-        (True, "other", 6, set()), (False, "other", 9, {"run-twice"}),
+        (True, "other maxlen", 0, {"run-missed"}), (False, "other maxlen", 0, set()), (True, "q maxlen", 0, set()),
+        (True, "q totalmaxlen", 0, set()), (True, "q rate", 0, {"run-missed"}), (True, "other maxlen", 6, set()),
+        (False, "other maxlen", 9, {"run-twice"}),
     )
     for is_calm, bounded, runs, found in cases:
         story = Story()
-        words = ["QUEUE", "SET", bounded, "totalmaxlen", "5"]
+        words = ["QUEUE", "SET", *bounded.split(), "5"]
         story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})
         words = ["CRON", "SET", "tick", "*/5 * * * * *", "q", "cron"]
         story.op(100, "A", "rule", {"words": words}, "ok", {"reply": "OK"})

@@ -132,7 +132,7 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = min(most, self.left)
         claims: dict[str, str] = {}
         got = 0
-        for node, target in members.items():
+        for node, target in turned(list(members.items()), seq):
             # A claim that is there already under this number is part of the batch however many it has.
             count = max(0, min(most - got, CLAIM_MAX))
             found = self.take(node, target, seq, count)
@@ -304,6 +304,12 @@ class JobsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         with contextlib.suppress(Error):
                             nodes.ask(members[node], "CLAIM", "RENEW", self.group, epoch, self.lease_ms)
         nodes.close()
+
+
+def turned(nodes: list[tuple[str, Target]], seq: int) -> list[tuple[str, Target]]:
+    """Each batch begins at another node: one that has more than a batch takes does not keep the others waiting."""
+    first = seq % max(1, len(nodes))
+    return nodes[first:] + nodes[:first]
 
 
 def gone(node: str, error: Error) -> ClaimGone:

@@ -75,7 +75,7 @@ def schedules_are_kept(facts: Facts) -> list[Violation]:
     least = (end - begin[0]) // EVERY_MS - 2
     was_calm = bool(facts.calm_from) and facts.calm_since(end) == facts.calm_from[0]
     queues = {words[4] for words in asked.values() if words[:2] == ["CRON", "SET"]}
-    is_bounded = any(words[:2] == ["QUEUE", "SET"] and words[2] in queues and "totalmaxlen" in words
+    is_bounded = any(words[:2] == ["QUEUE", "SET"] and words[2] in queues and words[3] in ("maxlen", "totalmaxlen")
                      for words in asked.values())
     if len(ids) < least and was_calm and not is_bounded and not facts.faults and not skew:
         return [Violation("cron", "run-missed", "", end, f"{len(ids)} jobs for at least {least} times")]
