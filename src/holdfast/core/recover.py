@@ -210,10 +210,7 @@ class Loading:
             self.load_change(kind, reader, passed)
 
     def end_shared(self) -> None:
-        """The journal of the node is read. What it has of jobs in others is left of a move that came to nothing.
-
-        All of it goes before the first of those is read: one of its jobs may be in another of them by now.
-        """
+        """The node's journal has no jobs of others: what it tells is left of a move that came to nothing."""
         for name in self.owned:
             self.drop_jobs(name)
 
