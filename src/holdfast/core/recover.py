@@ -210,7 +210,7 @@ class Loading:
             self.load_change(kind, reader, passed)
 
     def end_shared(self) -> None:
-        """The node's journal has no jobs of others: what it tells is left of a move that came to nothing."""
+        """Before other journals are read: what that of the node has of their jobs is left of a move cut short."""
         for name in self.owned:
             self.drop_jobs(name)
 
