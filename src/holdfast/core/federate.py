@@ -37,6 +37,7 @@ from holdfast.core.job import (
     ACTIVE,
     ASKING,
     DEAD,
+    GIVEN,
     HANDED_OUT,
     IN_DOUBT,
     MOVING,
@@ -146,7 +147,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     node.count("moves")
     rules.let_go(node, job)  # paid for here, and out there
     job.state = ACTIVE
-    job.flags |= MOVING
+    job.flags |= MOVING | GIVEN
     job.responsible = int(peer.index)
     if not node.broken("h1-taker-not-recorded"):
         job.holders |= peer.bit

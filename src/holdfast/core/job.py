@@ -52,6 +52,7 @@ IN_DOUBT: Final = 32  # at most once, and given to a node that can no longer say
 BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued again
 LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
 BOUNDED: Final = 32768  # accepted here, and counted for the bound of its queue over all nodes (bounds.py)
+GIVEN: Final = 65536  # given to another node since its time last came (requeue.is_with_taker)
 WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128

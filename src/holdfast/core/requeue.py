@@ -41,6 +41,7 @@ from holdfast.core.job import (
     ASKING,
     BACKING_OFF,
     DEAD,
+    GIVEN,
     HANDED_OUT,
     IN_DOUBT,
     LONG_LEASE,
@@ -117,7 +118,7 @@ def due(node: Node, job: Job) -> None:
         if again(node, job):
             tell_queued(node, job, others)
         return
-    job.flags |= ASKING
+    job.flags = (job.flags & ~GIVEN) | ASKING
     node.asking[job] = 0
     node.count("willqueue")
     ask_holders(node, job, others)
@@ -312,6 +313,8 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         and not gates.is_elsewhere(node, job)
     ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
+    elif not has_claim and is_with_taker(node, job, peer):
+        write_state(node, peer, jid, IS_HELD, min(job.qtime - node.now, i64(job.retry) * 1000), job.holders)
     elif (
         goes_first(node, job, peer, has_claim) and not job.queue.paused & PAUSE_IN
         and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
@@ -322,6 +325,19 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
             due(node, job)
     else:
         write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+
+
+def is_with_taker(node: Node, job: Job, asker: Peer) -> bool:
+    """Whether the job went from here to a third node, which has it or soon will.
+
+    The asker may not have heard of that yet, and what the taker has answered it may be from before. Only until our
+    own time comes and we ask, too: two who believe in each other's takers must not wait for each other for ever.
+    """
+    return (
+        job.flags & GIVEN != 0 and job.responsible != ME and job.responsible != asker.index
+        and node.peers[job.responsible].is_linked and job.qtime > node.now and not gates.is_elsewhere(node, job)
+        and not node.broken("gift-untold")
+    )
 
 
 def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:

@@ -80,6 +80,7 @@ MUTANTS: Final[dict[str, str]] = {
     "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
     "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
     "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
+    "gift-untold": "asked about a job that it gave away a moment ago, the giver says that it lies idle",
     "no-reannounce": "nothing is said at link-up about what was queued while the peer was away",
     "restart-forgets-leases": "hand-outs are not recorded: a restart queues what is with a consumer",
     "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",

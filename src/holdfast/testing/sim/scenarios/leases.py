@@ -89,6 +89,51 @@ def the_taker_is_no_stranger_to_the_other_holders(new: New) -> None:
     end_well(sim)
 
 
+@catches("gift-untold")
+def a_job_on_its_way_is_not_idle(new: New) -> None:
+    """A's worker is not heard of again, and A gives the job to D, to which it is long on its way. B and C, whose own
+    time has come, ask A."""
+    for seed in range(220, 224):
+        sim = new(nodes="ABCD", seed=seed)
+        job = sim.add_job(at="A", replicate=3, retry_s=3, holders="ABC")
+        taken, _ = sim.take(at="A")
+        assert taken == job
+        sim.run_for(seconds=2)
+        d = sim.wait_for_job(at="D")
+        sim.run_for(seconds=0.1)
+        b, c = sim.wait_for_job(at="B"), sim.wait_for_job(at="C")
+        sim.run_for(seconds=0.5)
+        late = sim.hold("A", "D")
+        sim.run_for(seconds=1.5)
+        sim.end_fault(late)
+        sim.run_for(seconds=0.5)
+        assert b + c + d == d == [job], f"handed out by {len(b + c + d)} nodes"
+        end_well(sim)
+
+
+@catches("gift-untold")
+def what_the_taker_said_before_is_old(new: New) -> None:
+    """B asks A and D. D answers that it has nothing against it, then A gives it the job; now B's question comes to A,
+    and A's answer to B before D's word that the job is there."""
+    for seed in range(224, 232):
+        sim = new(nodes="ABD", seed=seed)
+        job = sim.add_job(at="A", replicate=3, retry_s=3, holders="ABD")
+        sim.run_for(seconds=2.8)
+        question = sim.hold("B", "A")
+        sim.run_for(seconds=1)
+        word = sim.hold("D", "B")
+        d = sim.wait_for_job(at="D")
+        sim.run_for(seconds=0.1)
+        assert d == [job]
+        b = sim.wait_for_job(at="B")
+        sim.end_fault(question)
+        sim.run_for(seconds=1)
+        sim.end_fault(word)
+        sim.run_for(seconds=0.2)
+        assert b == [], "two workers at once"
+        end_well(sim)
+
+
 @catches("no-reannounce")
 def after_a_cut_one_queued_copy_is_left(new: New) -> None:
     """Each side of a cut had queued the job. When the cut heals they must hear of each other."""
