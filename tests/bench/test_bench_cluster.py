@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from bench.show import cluster as cluster_list
 
 from bench import cluster, cluster_report, common
-from bench.show import cluster as cluster_list
 
 LATENCY = {"p50": 100, "p99": 900, "p999": 1000, "max": 2000}
 
