@@ -7,8 +7,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from bench.show import cluster as cluster_list
 
-from bench import cluster, cluster_report, common, show
+from bench import cluster, cluster_report, common
 
 LATENCY = {"p50": 100, "p99": 900, "p999": 1000, "max": 2000}
 
@@ -82,5 +83,5 @@ def test_files_are_the_same_for_the_same_numbers_and_tell_nothing_private(
 
 
 def test_the_list_of_the_cluster_has_a_line_for_every_goal() -> None:
-    keys = [line.key for line in show.cluster_lines()]
+    keys = [line.key for line in cluster_list.lines()]
     assert {f"bench-{goal.key}" for goal in cluster.GOALS} <= set(keys) and len(keys) == len(set(keys))

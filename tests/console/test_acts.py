@@ -10,6 +10,9 @@ from tests.proc.harness import until
 
 import holdfast
 
+TALLY_MS = 20_000
+"""A node counts what its jobs are doing twenty thousand a second (census.py), and there are a hundred thousand."""
+
 
 def said(page: Page, words: str) -> None:
     expect(page.locator(".said")).to_contain_text(words)
@@ -162,13 +165,13 @@ def test_figures_are_those_of_the_nodes_after_ten_thousand_jobs(opened: Opener, 
         each.fail("no")
     expected = {"len": "2,000", "out": "1,800", "acked": "6,000", "nacked": "200", "dead-kept": "200"}
     for name, words in expected.items():
-        expect(page.locator(f'[data-total="{name}"]')).to_have_text(words)
+        expect(page.locator(f'[data-total="{name}"]')).to_have_text(words, timeout=TALLY_MS)
     page.goto("/console/")
     rows = {row["name"]: row for row in figures(queue)}
     assert rows["counted"]["len"] == 2000 and rows["counted"]["acked"] == 6000
     for name in ("len", "out", "acked", "nacked", "dead-kept", "delayed"):
         total = sum(int(row[name]) for row in rows.values())
-        expect(page.locator(f'[data-total="{name}"]')).to_have_text(f"{total:,}")
+        expect(page.locator(f'[data-total="{name}"]')).to_have_text(f"{total:,}", timeout=TALLY_MS)
     until(lambda: page.locator('tr[data-queue="counted"] [data-field="out"]').inner_text() == "1,800")
 
 

@@ -178,7 +178,8 @@ def collect(node: Node, job: Job, task: Ending) -> None:
         pass
     elif job.holders & ~task.confirmed:
         tombs.bury(node, jid, task.why, job.holders, job.expire)  # a forgotten node may still have it, and come back
-    elif job.holders & ~MY_BIT:
+    elif job.holders & ~MY_BIT or job.origin is not node.own:
+        # Its maker, too, may ask for it once more, not having heard that we took it.
         tombs.bury(node, jid, task.why, job.holders, tombs.soon(node))
     forget(node, job)
 

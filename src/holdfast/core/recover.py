@@ -106,8 +106,7 @@ class Loading:
 
     def __init__(self, node: Node) -> None:
         self.node: Node = node
-        self.table: list[int] = [-1] * 64
-        self.table[ME] = ME
+        self.table: list[int] = [ME, *[-1] * 63]
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
@@ -217,8 +216,7 @@ class Loading:
     def begin_book(self, name: bytes) -> None:
         """What follows is from the journal that a queue has for itself."""
         self.book = name
-        self.table = [-1] * 64
-        self.table[ME] = ME
+        self.table = [ME, *[-1] * 63]
         self.passed = 0
 
     def drop_jobs(self, name: bytes) -> None:
@@ -541,6 +539,8 @@ class Loading:
     def finish(self) -> None:
         """Everything is read: what was queued is queued again, what was out keeps its time."""
         node = self.node
+        for job in tombs.beneath(node):
+            self.forget(job)
         replicate.regard_hosts(node)
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)

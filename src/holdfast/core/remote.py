@@ -3,7 +3,9 @@
 A plain job that somebody waits for elsewhere is moved (federate.py). A job with keys is not: its home would not know
 any more when the next of its group may go. So it is lent (LEND): handed out here, with its lease and its token, but
 the reply is written by the node where the consumer waits, which says who has it (BORROWED), or, if nobody waits
-there any more, that it has not been handed out at all (RETURNED). It is never queued there.
+there any more, that it has not been handed out at all (RETURNED). It is never queued there. Where that node has a copy
+of its own it may know more than the home, which it could not hear for a while: a job that has ended there is not
+handed out, and the home is told; the counters that a consumer is shown are those of both.
 
 What the consumer says of it there, NACK or WORKING, is passed on to its home; acks find their way by themselves.
 """
@@ -14,10 +16,24 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import federate, forward, gates, history, leases, links, records, replicate, requeue, rules
+from holdfast.core import (
+    acks,
+    fate,
+    federate,
+    forward,
+    gates,
+    history,
+    leases,
+    links,
+    records,
+    replicate,
+    requeue,
+    rules,
+    tombs,
+)
 from holdfast.core.copies import Copy, write_copy
 from holdfast.core.ids import id_random, id_seq
-from holdfast.core.job import ACTIVE, HANDED_OUT, SPECIAL, Job, Lease
+from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, SPECIAL, Job, Lease
 from holdfast.core.peers import Peer
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_number
@@ -74,9 +90,13 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
     token = reader.name()
     copy = replicate.read_copy(node, peer, reader)
     queue = node.queues.get(copy.queue)
+    if is_over(node, peer, copy):
+        give_back(peer, number)
+        if queue is not None and queue.waiting:
+            federate.announce(node, queue)  # for another: the peer thinks that it has sent one
+        return
     if queue is None or not queue.waiting or queue.paused & PAUSE_OUT:
-        peer.out.append(bus.RETURNED)
-        bus.write_i64(peer.out, number)
+        give_back(peer, number)
         return
     session = queue.waiting.popitem(last=False)[1]
     ms = session.lease_ms if session.lease_ms > 0 and copy.retry > 0 else copy.retry * 1000
@@ -91,6 +111,33 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
     node.answer(session, handed_out(node, queue, copy, token, session.form))
     if queue.waiting:
         federate.announce(node, queue)
+
+
+def is_over(node: Node, peer: Peer, copy: Copy) -> bool:
+    """Whether a job that we are lent has ended or died; the peer hears of it. If not, the counters are united."""
+    if node.broken("lent-blindly"):
+        return False
+    holders = copy.holders | peer.bit
+    if acks.answer_from_tomb(node, peer, copy.jid, holders):
+        return True
+    job = node.find(copy.jid)
+    if job is None:
+        return False
+    tombs.learn_holders(node, job, holders)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+        return True
+    if job.state == DEAD:
+        fate.write(node, peer, job, fate.DIES)  # to which it says if that is no longer true
+        return True
+    requeue.learn_counts(node, job, copy.nacks, copy.deliveries)
+    copy.nacks, copy.deliveries = i64(job.nacks), i64(job.deliveries)
+    return False
+
+
+def give_back(peer: Peer, number: i64) -> None:
+    peer.out.append(bus.RETURNED)
+    bus.write_i64(peer.out, number)
 
 
 def handed_out(node: Node, queue: Queue, copy: Copy, token: bytes, form: i64) -> bytes:

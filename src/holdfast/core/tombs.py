@@ -120,6 +120,12 @@ def forget_old(node: Node) -> None:
                     del table[number]
 
 
+def beneath(node: Node) -> list[Job]:
+    """After a start: jobs that have a tombstone. They are gone, only the word of that was not on disk yet."""
+    found = [node.find(jid) for jid in node.tombs]
+    return [job for job in found if job is not None]
+
+
 def soon(node: Node) -> i64:
     """The end of a tombstone of a job that all holders have confirmed: when no frame can be on its way any more.
 

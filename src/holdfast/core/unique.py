@@ -122,13 +122,17 @@ def meet(node: Node, add: Add) -> bool:
         taken.parked = [*taken.parked, add]
         return True
     ondup = add.options.ondup
+    jid = id_of(node, taken)
+    if jid == keyed.id_text(add, 0):
+        keyed.answer(node, add, jid, b"added")  # we made it when we were first asked, and it has ended since
+        return True
     if ondup == REJECT:
-        keyed.refuse(node, add, errors.DUPLICATE % id_of(node, taken))
+        keyed.refuse(node, add, errors.DUPLICATE % jid)
         return True
     if ondup == REPLACE and job is not None and is_waiting(job):
         return False
     assert ondup <= EXISTING or job is None or not is_waiting(job)
-    keyed.answer(node, add, id_of(node, taken), HAD)
+    keyed.answer(node, add, jid, HAD)
     return True
 
 

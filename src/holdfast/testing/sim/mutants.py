@@ -132,6 +132,7 @@ MUTANTS: Final[dict[str, str]] = {
     "handover-forgets": "a home that hands over sends nothing of what it knows",
     "taken-out-keeps-turn": "an at-most-once job that was taken out of its queue by hand holds up its group for ever",
     "group-released-on-nack": "a job that is given back lets the next of its group go",
+    "lent-blindly": "a job that a node is lent is handed out there whatever the node itself knows of it",
     "group-by-creation": "the order in a group is that of the ids, by the clocks of the producers' nodes",
     "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",

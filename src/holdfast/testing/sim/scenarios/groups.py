@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from holdfast.core import home
+from holdfast.testing.history import OK
 from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.keys import group_at, owner_of
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
@@ -49,6 +50,43 @@ def a_job_taken_out_by_hand_does_not_hold_up_its_group(new: New) -> None:
     sim.ack(second, at="A")
     assert [sim.consume_and_ack(at="A"), sim.consume_and_ack(at="A")] == [first, third]
     end_well(sim, second, third)
+
+
+@catches("lent-blindly")
+def a_loan_that_meets_the_ack_is_not_handed_out(new: New) -> None:
+    """A lends the job to B, a holder at which somebody waits; the frame is slow. Meanwhile B is told that the job is
+    done. Whoever waits there gets the next one."""
+    sim = new(nodes="ABC", seed=307)
+    group = group_at(sim, "AB")
+    first, _ = sim.add_keyed(at="A", group=group, replicate=2, retry_s=5)
+    second, _ = sim.add_keyed(at="A", group=group, replicate=2, retry_s=5)
+    late = sim.hold("A", "B")
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=0.1)
+    sim.ack(first, at="B")
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert got == [second], "an acked job was handed out, or nobody knows that somebody waits"
+    sim.ack(second, at="B")
+    end_well(sim, first, second)
+
+
+@catches("lent-blindly")
+def a_loan_does_not_take_back_what_its_node_knows(new: New) -> None:
+    """As above, but B is told that the job could not be done, which A had not heard when it lent it."""
+    sim = new(nodes="ABC", seed=308)
+    job, _ = sim.add_keyed(at="A", group=group_at(sim, "AB"), replicate=2, retry_s=5)
+    late = sim.hold("A", "B")
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=0.1)
+    sim.nack(job, at="B")
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert got == [job]
+    shown = [each["nacks"] for op in sim.history.ops if op.type == OK and op.f == "get" for each in op.value["jobs"]]
+    assert shown == [1], "a consumer at B is shown fewer failures than B has counted"
+    sim.ack(job, at="B")
+    end_well(sim)
 
 
 @catches("group-by-creation")
