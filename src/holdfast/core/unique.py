@@ -123,7 +123,7 @@ def meet(node: Node, add: Add) -> bool:
         return True
     ondup = add.options.ondup
     jid = id_of(node, taken)
-    if jid == keyed.id_text(add, 0):
+    if jid == keyed.id_text(add, 0) and not node.broken("old-home-denies"):
         keyed.answer(node, add, jid, b"added")  # we made it when we were first asked, and it has ended since
         return True
     if ondup == REJECT:
