@@ -587,8 +587,13 @@ def make_throttle(node: Node, queue: Queue) -> Throttle:
         throttle = Throttle(queue.name, queue)
         rules.throttle = throttle
         for job in node.all_jobs():
-            if job.queue is queue and is_out(node, job):
-                throttle.out += 1
+            if job.queue is not queue:
+                continue
+            if job.flags & COUNTED:
+                throttle.out += 1  # its domain has counted it, and it comes back to both
+            elif is_out(node, job):
+                for each in throttles(node, job):
+                    each.out += 1
                 job.flags |= COUNTED
     assert rules.throttle is not None
     return rules.throttle
