@@ -161,6 +161,25 @@ def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> No
         assert story.classes() == found, (group, is_calm)
 
 
+def test_a_batch_closed_elsewhere_does_not_say_whose_a_token_is() -> None:
+    """A closed the batch, B, its home, drew the id of the final job, and gave both leases. Across a cut A could not ask
+    B, and takes the ack: work done is done. If B itself was told, it could not but know."""
+    for told, found in (("A", set[str]()), ("B", {"stale-token"})):
+        story = Story()
+        for t, node, id, asked in (
+            (0, "B", "DIbbbbbbbb01", {"body": "x", "group": "g", "skips": False}),
+            (10, "A", "DIbbbbbbbb02", {"body": "f", "final_of": "b", "count": 0}),
+        ):
+            value = {"queue": "q", "replicate": 1, "retry": 1, "ttl": 600, "delay": 0, "async": False, "timeout": 0}
+            story.op(t, node, "add", {**value, **asked}, "ok", {"id": id})
+        story.mark(50, "calm", on=False)
+        for t, token in ((100, "bbbbbbbb.1.1"), (2_000, "bbbbbbbb.1.2")):
+            job = {"id": "DIbbbbbbbb01", "queue": "q", "body": "x", "token": token}
+            story.op(t - 1, "A", "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+        story.op(4_000, told, "ack", {"ids": ["DIbbbbbbbb01"], "token": "bbbbbbbb.1.1"}, "ok", {"count": 1})
+        assert story.classes() == found, told
+
+
 def test_at_most_once() -> None:
     story = Story()
     story.add(0, "x", retry=0)
