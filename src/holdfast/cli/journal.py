@@ -130,4 +130,5 @@ def stats(folder: Path) -> None:
         click.echo(f"{'in all':<12}{found.counts.total():>12}{found.size:>14}")
         for path in paths:
             if kept := old.files(path):
-                click.echo(f"and in {path / old.NAME} {len(kept)} files of {inspect.size_of(kept)} bytes, replaced and kept")
+                size = inspect.size_of(kept)
+                click.echo(f"and in {path / old.NAME} {len(kept)} files of {size} bytes, replaced and kept")

@@ -57,7 +57,7 @@ def test_what_a_rewrite_replaces_is_kept_in_its_order(tmp_path: Path) -> None:
 
 def test_the_oldest_go_when_there_is_too_much(tmp_path: Path) -> None:
     life = Life(tmp_path, keep_bytes=3000)
-    for number in range(12):
+    for _ in range(12):
         life.add("x" * 300)
         life.do("ACKJOB", life.get())
         assert life.journal.rewrite_now()
