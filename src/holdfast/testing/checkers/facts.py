@@ -209,7 +209,8 @@ class Facts:
             job.outcome = "existing"  # there is no such job: its key was taken
         elif op.type == OK:
             self.know(job, op.value["id"])
-            self.prefixes[op.value["id"][2:10]] = op.node  # drawn where it was asked for
+            if "final_of" not in job.add:  # whose batch may have been closed before, elsewhere
+                self.prefixes[op.value["id"][2:10]] = op.node
         elif op.type == FAIL:
             job.error = op.value["error"]
 
