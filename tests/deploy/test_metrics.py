@@ -53,6 +53,8 @@ def port() -> int:
 def node(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("node")
     with Node("--dir", str(folder), "--set", f"metrics-port={port}") as node, Node("--join", f"127.0.0.1:{node.port}"):
+        with holdfast.open(address(node)) as queue:
+            until(lambda: b"cluster_reachable_nodes:1\r" in bytes(queue.call("CLUSTER", "INFO")))  # type: ignore[arg-type]
         yield node
 
 
