@@ -406,6 +406,7 @@ class Kept:
             self.journal = Journal(self.node, folder)
             self.journal.writer.policy = config.text("appendfsync")
             self.journal.writer.segment_bytes = config.number("journal-segment-bytes")
+            self.journal.keep(config.number("journal-keep-bytes"))
             for _ in self.journal.load():
                 pass
         except JournalError as error:

@@ -1,4 +1,4 @@
-"""holdfast journal: look at the journal in a folder, and mend it. The node must not be running."""
+"""holdfast journal: look at the journal in a folder, and mend it. The node must not be running, but for old files."""
 from __future__ import annotations
 
 import contextlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.journal import inspect, own
+from holdfast.journal import inspect, old, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, JournalError
 from holdfast.journal.lock import lock, unlock
@@ -19,14 +19,27 @@ def journal() -> None:
     """Look at the journal of a node that is not running, and mend it.
 
     DIR is the folder that the node was given by --dir; journals that queues have for themselves are looked at, too.
-    Or it is the folder of one journal in it.
+    Or it is the folder of one journal in it; for dump and stats also the folder `old` of that, with what rewrites have
+    replaced and `journal-keep-bytes` keeps, and then the node may run.
     """
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[list[Path]]:
-    """The journals in a folder, that of the node first, for us alone."""
+def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
+    """The journals in a folder, that of the node first, for us alone.
+
+    What is old nobody writes to any more, so it may be looked at while a node runs; no node starts with it, so there is
+    nothing to check or to mend.
+    """
     folder = folder.absolute()
+    if folder.name == old.NAME:
+        if not old_too:
+            fail(f"no node starts with what is in {folder}: `holdfast journal dump` and `stats` show it")
+        if not old.files(folder.parent):
+            fail(f"there is no file of a journal in {folder}")
+        with in_words(folder):
+            yield [folder]
+        return
     path = folder / NAME
     paths: list[Path] = []
     root = folder
@@ -36,16 +49,23 @@ def held(folder: Path) -> Iterator[list[Path]]:
         path, root, paths = folder, folder.parent.parent, [folder]
     if not path.is_dir():
         fail(f"there is no journal in {folder}")
-    held_lock = -1
-    try:
+    with in_words(path):
         held_lock = lock(root)
-        yield paths or [path, *inspect.own_folders(path)]
+        try:
+            yield paths or [path, *inspect.own_folders(path)]
+        finally:
+            unlock(held_lock)
+
+
+@contextlib.contextmanager
+def in_words(path: Path) -> Iterator[None]:
+    """What goes wrong is said, and ends the program."""
+    try:
+        yield
     except JournalError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror}")
-    finally:
-        unlock(held_lock)
 
 
 def fail(words: str) -> None:
@@ -90,7 +110,7 @@ def repair(folder: Path) -> None:
 @FOLDER
 def dump(folder: Path) -> None:
     """Print every record, one a line: where it is, when it was written, what it is."""
-    with held(folder) as paths:
+    with held(folder, old_too=True) as paths:
         for path in paths:
             for entry in inspect.entries(path):
                 click.echo(entry.words())
@@ -99,8 +119,8 @@ def dump(folder: Path) -> None:
 @journal.command()
 @FOLDER
 def stats(folder: Path) -> None:
-    """Count the records by kind."""
-    with held(folder) as paths:
+    """Count the records by kind, and say what is kept of what was replaced."""
+    with held(folder, old_too=True) as paths:
         found = inspect.Stats()
         for path in paths:
             found.add(inspect.stats(path))
@@ -108,3 +128,7 @@ def stats(folder: Path) -> None:
         for name, count in found.counts.most_common():
             click.echo(f"{name:<12}{count:>12}{found.sizes[name]:>14}")
         click.echo(f"{'in all':<12}{found.counts.total():>12}{found.size:>14}")
+        for path in paths:
+            if kept := old.files(path):
+                size = inspect.size_of(kept)
+                click.echo(f"and in {path / old.NAME} {len(kept)} files of {size} bytes, replaced and kept")

@@ -3,8 +3,9 @@
 Each member has an index (ADDJOB … BATCH name INDEX i). The home of the batch (home.py) has a bit for each index, set
 when that job is acknowledged, dies, expires or is deleted: a bit, not a count, since the same end may be told twice.
 When somebody has said how many there are (BATCH CLOSE) and all bits are set, the batch is complete, and the job
-that CLOSE asked for is added. Its id was drawn at CLOSE and is part of the batch, so two nodes that both think they are
-its home make the same job.
+that CLOSE asked for is added. Its id is part of the batch, so two nodes that both think they are its home make the same
+job. It is drawn once for each CLOSE, by the node that was asked, and goes to the home with it: a home that is silent
+may carry the command out when another one has done so meanwhile, and then both have the same id.
 
 The three first nodes in the order of the batch's slot keep the bits. An ended member is not collected (acks.py) before
 the home and those of the three that can be heard have confirmed its bit; until then it is told again every
@@ -326,8 +327,19 @@ def recount(node: Node) -> None:
 # -- closing ------------------------------------------------------------------------------------------------------
 
 
-def close(node: Node, name: bytes, count: i64, final: list[bytes]) -> Batch | None:
-    """Somebody says how many there are, and what is to be done in the end. None: there are too many batches."""
+def draw(node: Node, final: list[bytes]) -> bytes:
+    """The id of the job that is to be added in the end."""
+    node.seq += 1
+    out = BytesWriter()
+    keyed.write_new_id(out, node.own.prefix, node.seq, node.random.next(), read_options(final))
+    return out.getvalue()
+
+
+def close(node: Node, name: bytes, count: i64, final: list[bytes], jid: bytes) -> Batch | None:
+    """Somebody says how many there are, and what is to be done in the end, under which id if that was drawn.
+
+    None: there are too many batches.
+    """
     batch = find_or_make(node, name)
     if batch is None:
         return None
@@ -335,11 +347,7 @@ def close(node: Node, name: bytes, count: i64, final: list[bytes]) -> Batch | No
     batch.words = final
     batch.heard = node.now
     if final:
-        options = read_options(final)
-        node.seq += 1
-        out = BytesWriter()
-        keyed.write_new_id(out, node.own.prefix, node.seq, node.random.next(), options)
-        batch.final = out.getvalue()
+        batch.final = jid if jid and not node.broken("batch-id-by-home") else draw(node, final)
     keep(node, batch)
     look(node, batch)
     return batch

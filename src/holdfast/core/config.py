@@ -113,6 +113,9 @@ SETTINGS: Final = [
             "turn. Not for what must be on the disk before an answer.", high=64 * limits.MIB),
     Setting("journal-segment-bytes", SIZE, str(64 * limits.MIB),
             "A new file of the journal begins after so many bytes.", low=64 * limits.KIB, high=limits.GIB),
+    Setting("journal-keep-bytes", SIZE, "0",
+            "Keep so many bytes of what rewrites have replaced, in journal/old, the newest; each journal that a queue "
+            "has for itself so many, too. 0: remove it at once."),
     Setting("journal-handouts", CHOICE, "all",
             "Which hand-outs are kept: of all jobs, so that a restart does not double what is out, or only of "
             "those that must not be handed out twice (at-most-once).", choices=("all", "at-most-once")),

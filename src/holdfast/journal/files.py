@@ -8,8 +8,9 @@ from pathlib import Path
 
 from holdfast.core.books import Book
 from holdfast.core.node import Node
+from holdfast.journal import old
 from holdfast.journal.disk import Disk
-from holdfast.journal.folder import Folder, JournalError, segment_path
+from holdfast.journal.folder import Folder, JournalError, remove_folder, segment_path
 from holdfast.journal.rewrite import Rewrite
 from holdfast.journal.writer import Writer
 
@@ -30,6 +31,8 @@ class Files:
         self.rewrite_seconds = -1.0
         self.base_bytes = 0  # the size of the journal after the last rewrite
         self.old_bytes = 0  # of the files before the segment that is being written
+        self.keep_bytes = 0  # of what rewrites have replaced
+        self.kept_bytes = 0
 
     def check_owner(self, node_id: bytes, incarnation: int) -> None:
         if node_id != self.node.node_id:
@@ -47,6 +50,7 @@ class Files:
         """After a load."""
         try:
             folder.tidy(self.disk)
+            self.put_away(folder.replaced)
         except OSError as error:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.old_bytes = self.base_bytes = folder.size()
@@ -110,7 +114,7 @@ class Files:
         assert rewrite is not None
         if error is None:
             try:
-                self.old_bytes = rewrite.finish()
+                self.old_bytes = rewrite.finish(self.put_away)
                 self.base_bytes = self.size()
                 self.rewrite_seconds = time.monotonic() - rewrite.began
                 self.rewrite_error = ""
@@ -120,6 +124,21 @@ class Files:
         rewrite.abandon()
         self.rewrite_error = error.strerror or str(error)
         log.error("%s was not rewritten: %s", self.path, self.rewrite_error)
+
+    def put_away(self, replaced: list[Path]) -> None:
+        """What no longer counts. That it cannot be is no reason to stop: it is tried again with the next."""
+        try:
+            self.kept_bytes = old.put_away(self.path, replaced, self.keep_bytes, self.disk)
+        except OSError as error:
+            log.error("%s has files that no longer count and cannot be %s: %s", self.path,
+                      "kept" if self.keep_bytes else "removed", error)
+
+    def keep(self, size: int) -> None:
+        """From now on so many bytes of what rewrites replace; what is beyond goes at once."""
+        if size != self.keep_bytes:
+            self.keep_bytes = size
+            if self.kept_bytes > size:
+                self.put_away([])
 
     def stop_rewrite(self) -> None:
         if self.rewrite is not None:
@@ -162,3 +181,5 @@ class Files:
         """Nothing is to be kept any more."""
         for path in [*Folder.look(self.path).files(), segment_path(self.path, self.writer.number)]:
             self.disk.remove(path)
+        remove_folder(self.path / old.NAME, self.disk)
+        self.kept_bytes = 0

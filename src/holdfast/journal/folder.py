@@ -1,7 +1,8 @@
 """A folder of segments and snapshots: which of its files count, and reading them in order.
 
 What counts is the newest snapshot and the segments from its number on. Older ones are what a rewrite left behind
-when it was interrupted after its last step but one, and files that end in .new are what it left behind before.
+when it was interrupted after its last step but one (`replaced`), and files that end in .new are what it left behind
+before (`leftovers`).
 """
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from holdfast.journal import old
 from holdfast.journal.disk import Disk
 from holdfast.journal.format import HEADER_BYTES, SNAPSHOT, Damage, Header, Scan, batches_after, read_header
 
@@ -41,7 +43,10 @@ def remove_folder(path: Path, disk: Disk) -> None:
     """A folder of a journal that is worth nothing; what cannot be removed now is by a later start."""
     with contextlib.suppress(OSError):
         for each in path.iterdir():
-            disk.remove(each)
+            if each.name == old.NAME and each.is_dir() and not each.is_symlink():
+                remove_folder(each, disk)
+            else:
+                disk.remove(each)
         path.rmdir()
 
 
@@ -69,6 +74,7 @@ class Folder:
     snapshot: Path | None = None
     segments: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)
+    replaced: list[Path] = field(default_factory=list)
     cut: Cut | None = None
     last: int = 0  # number of the last segment
     header: Header | None = None  # of the last file read: whose journal it is
@@ -85,9 +91,9 @@ class Folder:
         first = 1
         if snapshots:
             found.snapshot = snapshots[-1]
-            found.leftovers += snapshots[:-1]
+            found.replaced += snapshots[:-1]
             first = number_of(snapshots[-1])
-        found.leftovers += [each for each in segments if number_of(each) < first]
+        found.replaced += [each for each in segments if number_of(each) < first]
         found.segments = [each for each in segments if number_of(each) >= first]
         found.last = number_of(found.segments[-1]) if found.segments else first - 1
         for expected, each in enumerate(found.segments, first):
@@ -142,7 +148,7 @@ class Folder:
                 raise damaged(path, Damage(scan.position, "the end of the snapshot is missing"))
 
     def tidy(self, disk: Disk) -> None:
-        """After a load: cut off what was torn, remove what no longer counts."""
+        """After a load: cut off what was torn, remove what was never finished."""
         if self.cut is not None:
             if self.cut.position < HEADER_BYTES:
                 disk.remove(self.cut.path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from holdfast.core import records
-from holdfast.journal import own
+from holdfast.journal import old, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import Cut, Folder, JournalError, header_of, number_of, segment_path
 from holdfast.journal.format import (
@@ -112,10 +112,19 @@ class Entry:
         return [f"DI{creator:08x}{number:016x}…"]
 
 
+def files(path: Path) -> list[Path]:
+    """Those that count, in order; or, where it is such a folder, all that is kept of those that did."""
+    return old.files(path.parent) if path.name == old.NAME else Folder.look(path).files()
+
+
+def size_of(paths: list[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
 def entries(path: Path) -> Iterator[Entry]:
     """All records in order, up to the first damage. Raises JournalError there."""
     wall = 0
-    for file_path in Folder.look(path).files():
+    for file_path in files(path):
         with file_path.open("rb") as file:
             try:
                 for batch in Scan(file):
@@ -155,7 +164,7 @@ class Stats:
 
 def stats(path: Path) -> Stats:
     """How many records of each kind there are, and how many bytes they take."""
-    found = Stats(size=Folder.look(path).size())
+    found = Stats(size=size_of(files(path)))
     for entry in entries(path):
         name = NAMES.get(entry.data[0], str(entry.data[0]))
         found.counts[name] += 1

@@ -46,6 +46,7 @@ class OwnJournal(Files):
     def __init__(self, journal: Journal, book: Book) -> None:
         path = journal.path.parent / NAME / f"{book.number:08d}"
         super().__init__(journal.node, path, journal.disk, book, journal.tell)
+        self.keep_bytes = journal.keep_bytes
         self.journal = journal
         self.its = book
         self.last = 0  # number of its last segment, after a load
@@ -168,6 +169,7 @@ class OwnJournals:
             own.writer.segment_bytes = shared.segment_bytes
             own.writer.buffer_bytes = shared.buffer_bytes
             own.its.syncs_adds = own.writer.policy == ADDS
+            own.keep(self.journal.keep_bytes)
 
     # -- moving --------------------------------------------------------------------------------------------
 

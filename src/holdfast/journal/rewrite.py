@@ -3,7 +3,7 @@
     00000007.log            a new segment begins; from here on it has what happens
     00000007.snapshot.new   what is there, slice by slice
     00000007.snapshot       renamed when it is complete and on the disk: this is the one moment that counts
-    00000006.log …          removed
+    00000006.log …          removed, or kept elsewhere for a while (old.py)
 
 After a crash at any point the folder is that of before the rename or that of after it (folder.py).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -60,20 +61,18 @@ class Rewrite:
     def sync(self) -> None:
         self.disk.sync(self.descriptor)
 
-    def finish(self) -> int:
-        """Put it in place; its size. Raises OSError while everything is still as before."""
+    def finish(self, put_away: Callable[[list[Path]], None]) -> int:
+        """Put it in place, and away what it replaces; its size. Raises OSError while everything is still as before."""
         self.disk.rename(self.beside, self.path)
         with contextlib.suppress(OSError):  # whether the old or the new name is found after a crash, both are right
             self.disk.sync_folder(self.folder)
-            self.remove_older()
+            put_away(self.older())
         self.disk.close(self.descriptor)
         return self.position
 
-    def remove_older(self) -> None:
-        for name in (SEGMENT_NAME, SNAPSHOT_NAME):
-            for path in self.folder.glob(name):
-                if number_of(path) < self.number:
-                    self.disk.remove(path)
+    def older(self) -> list[Path]:
+        found = [path for name in (SEGMENT_NAME, SNAPSHOT_NAME) for path in self.folder.glob(name)]
+        return sorted(path for path in found if number_of(path) < self.number)
 
     def abandon(self) -> None:
         with contextlib.suppress(OSError):

@@ -130,6 +130,7 @@ class Keeping:
             writer.policy = EVERYSEC if self.journal.is_beginning else self.config.text("appendfsync")
             writer.buffer_bytes = self.config.number("journal-buffer")
             writer.segment_bytes = self.config.number("journal-segment-bytes")
+            self.journal.keep(0 if self.journal.is_beginning else self.config.number("journal-keep-bytes"))
         if self.history is not None:
             self.history.policy = self.config.text("appendfsync")
             self.history.max_bytes = self.config.number("history-max-bytes")
@@ -307,6 +308,7 @@ class Keeping:
             "aof_last_write_status": "err" if writer.trouble else "ok",
             "aof_current_size": str(journal.size()),
             "aof_base_size": str(journal.base_bytes),
+            "aof_kept_bytes": str(sum(files.kept_bytes for files in [journal, *journal.own.all()])),
             "aof_pending_bytes": str(writer.pending_bytes),
             "aof_written_bytes": str(writer.written),
             "aof_syncs": str(writer.syncs),

@@ -51,7 +51,7 @@ class ModelKind:
     def homes(self, machine: Any) -> list[bool]:
         return []
 
-    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
+    def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         return []
 
     def digest(self, machine: Any) -> int:

@@ -29,7 +29,7 @@ class Story:
                  "timeout": 0, **options}
         self.op(t, "A", "add", value, type, {"id": f"id-{body}"} if type == "ok" else {"error": error}, wait)
 
-    def get(self, t: int, body: str, node: str = "A", id: str = "", **counters: int) -> None:
+    def get(self, t: int, body: str, node: str = "A", id: str = "", **counters: int | str) -> None:
         job = {"id": id or f"id-{body}", "queue": "q", "body": body, **counters}
         self.op(t - 1, node, "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
 
@@ -162,8 +162,8 @@ def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> No
 
 
 def test_a_batch_closed_elsewhere_does_not_say_whose_a_token_is() -> None:
-    """A closed the batch, B, its home, drew the id of the final job, and gave both leases. Across a cut A could not ask
-    B, and takes the ack: work done is done. If B itself was told, it could not but know."""
+    """B had closed the batch before A did, so the id of the final job is of B, which gave both leases. Across a cut A
+    could not ask B, and takes the ack: work done is done. If B itself was told, it could not but know."""
     for told, found in (("A", set[str]()), ("B", {"stale-token"})):
         story = Story()
         for t, node, id, asked in (
@@ -217,6 +217,19 @@ def test_two_jobs_have_two_ids() -> None:
     story.get(100, "x")
     story.get(110, "y", id="id-x")
     assert "id-reused" in story.classes()
+
+
+def test_an_ack_under_a_token_may_be_forgotten_with_the_node_that_gave_it() -> None:
+    for lost, found in (("A", set()), ("B", set()), ("C", {"ack-forgotten"})):
+        story = Story()
+        story.add(0, "x")
+        story.get(100, "x", token="aaaaaaaa.1.1")
+        story.op(200, "B", "ack", {"ids": ["id-x"], "token": "aaaaaaaa.1.1"}, "ok", {"count": 1})
+        story.mark(300, "calm", on=False)
+        story.mark(300, "loss", lost)
+        story.mark(1_000, "calm", on=True)
+        story.get(60_000, "x")
+        assert story.classes() == found, lost
 
 
 def test_an_ack_holds_when_calm() -> None:
@@ -446,11 +459,76 @@ def test_books_that_are_wrong_are_seen() -> None:
             sim.add_keyed(at="A", tenant=tenant, retry_s=60)
         node: Any = sim.hosts["A"].node
         queue = node.queues[b"q"]
-        assert wrong(node, True) == []
+        assert wrong(node, {}, True) == []
         if is_wrong:
             line = queue.rules.lines[b"a"]
             queue.rules.turns.remove(line)
             line.size += 1
-            queue.maxlen = 1
-        found = {what for what, _ in wrong(node, True)}
-        assert found == ({"tenant-left-out", "books-wrong", "maxlen-passed"} if is_wrong else set())
+        found = {what for what, _ in wrong(node, {}, True)}
+        assert found == ({"tenant-left-out", "books-wrong"} if is_wrong else set())
+
+
+def test_a_queue_that_is_longer_than_its_bound_is_seen_if_it_got_so_under_the_bound() -> None:
+    """What was accepted before the node knew the bound may stay; a job that comes after it must find room."""
+    for mutant, before, expected in (
+        ("", 4, set()), ("maxlen-not-asked", 4, {"maxlen-passed"}), ("maxlen-not-asked", 0, {"maxlen-passed"}),
+        ("maxlen-not-asked", 1, {"maxlen-passed"}),
+    ):
+        sim = Cluster(nodes="AB", seed=11, mutants=frozenset({mutant} - {""}))
+        for _ in range(before):
+            sim.add_job(at="B", retry_s=60)
+        sim.do("A", "QUEUE", "SET", "q", "maxlen", "2")
+        sim.run_for(seconds=2)
+        sim.watcher.look()
+        taken = [sim.try_add(at="B", retry_s=60)[0] for _ in range(3 - min(before, 2))]
+        sim.run_for(seconds=2)
+        assert all(taken) == bool(mutant)
+        assert {violation.what for violation in sim.finish()} == expected, (mutant, before)
+
+
+def test_an_at_most_once_job_that_comes_back_may_make_a_queue_longer_than_its_bound() -> None:
+    sim = Cluster(nodes="AB", seed=12)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "1")
+    sim.run_for(seconds=2)
+    sim.wait_for_job(at="B", timeout_ms=500)
+    sim.run_for(seconds=0.1)
+    late = sim.hold("A", "B")
+    given = sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=1)
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert sim.copies(given) == {"B": "queued"}, "nobody waits there any more"
+    sim.add_job(at="A", retry_s=0)
+    gone = [sim.wait_for_job(at="A") for _ in range(2)]
+    sim.run_for(seconds=1)
+    assert gone[1] == [given]
+    node: Any = sim.hosts["A"].node
+    assert node.queues[b"q"].held == 2
+    assert {violation.what for violation in sim.finish()} == set()
+
+
+def test_an_ack_under_a_token_lives_with_the_disk_of_the_node_that_took_it() -> None:
+    """B gave the job out, D was told. If B can be asked the ack is B's: lost with the end of its disk, and wrongly
+    forgotten otherwise. If it cannot be the ack is D's, whatever becomes of B."""
+    for lost, is_cut, is_forgotten, expected in (
+        ("B", False, True, set()), ("", False, True, {"orphan"}), ("", False, False, set()),
+        ("B", True, True, {"orphan"}), ("D", True, True, set()), ("B", True, False, set()),
+    ):
+        sim = Cluster(nodes="BD", seed=13)
+        job = sim.add_job(at="B", retry_s=60)
+        taken, token = sim.take(at="B")
+        assert taken == job
+        if is_cut:
+            sim.cut("B")
+            sim.run_for(seconds=30)
+        assert sim.under("ack", job, token, at="D") == "1"
+        taker: Any = sim.hosts["D" if is_cut else "B"]
+        taker.crash("kill")
+        if is_forgotten:
+            del taker.disk.records[-1]
+        if lost:
+            sim.history.mark(sim.now, "nemesis", lost, "loss", wiped=False, records=1)
+        taker.boot()
+        sim.watcher.look()
+        seen = {op.value["what"] for op in sim.history.ops if op.f == "seen"}
+        assert seen == expected, (lost, is_cut, is_forgotten)

@@ -31,6 +31,7 @@ class Life:
     def __init__(
         self, folder: Path, disk: Disk | None = None, *, now: int = START_MS, policy: str = "always",
         settings: dict[str, str] | None = None, segment_bytes: int = 64 << 20, is_kept: bool = True,
+        keep_bytes: int = 0,
     ) -> None:
         config = Config()
         for name, value in {"appendfsync": policy, "enable-debug": "yes", **(settings or {})}.items():
@@ -41,6 +42,7 @@ class Life:
         self.journal = Journal(self.node, folder, disk)
         self.journal.writer.policy = policy
         self.journal.writer.segment_bytes = segment_bytes
+        self.journal.keep(keep_bytes)
         self.percents = list(self.journal.load()) if is_kept else []
 
     def at(self, now: int) -> None:

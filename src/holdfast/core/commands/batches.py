@@ -8,6 +8,7 @@ from holdfast.core.batches import CAUSE_NAMES, Batch
 from holdfast.core.commands.jobs import check_body, check_queue_name, write_named
 from holdfast.core.commands.options import key
 from holdfast.core.errors import BadRequest, Refused
+from holdfast.core.ids import is_id
 from holdfast.core.limits import BATCH_MAX, COUNT_MAX
 from holdfast.core.parse import at_least
 from holdfast.core.reply import write_array, write_bulk, write_null, write_simple
@@ -43,12 +44,14 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
         raise BadRequest(BATCH_USE)
     key(b"BATCH", argv[2])
     if word == b"CLOSE":
-        check_close(node, argv)
+        check_close(node, session, argv)
     elif len(argv) != 3:
         raise BadRequest(BATCH_USE)
     if not batches.want(node, argv[2]):
         if session.number == 0:
             raise Refused(errors.NOT_HOME)
+        if word == b"CLOSE" and len(argv) > 4:
+            argv = [*argv[:4], batches.draw(node, argv[5:]), *argv[5:]]  # where THEN was
         forward.run_at_home(node, session, batches.slot_of(argv[2]), argv)
     elif word == b"CLOSE":
         close(node, argv)
@@ -56,15 +59,16 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
         get(node, session, argv[2])
 
 
-def check_close(node: Node, argv: list[bytes]) -> None:
-    """Before anything is done, and before it is sent anywhere."""
+def check_close(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Before anything is done, and before it is sent anywhere. Another node says the id of the last job for THEN."""
     if len(argv) < 4:
         raise BadRequest(BATCH_USE)
     if at_least(argv[3], 0, errors.BATCH_COUNT) > BATCH_MAX:
         raise BadRequest(errors.BATCH_COUNT)
     if len(argv) == 4:
         return
-    if argv[4].upper() != b"THEN" or len(argv) < 7:
+    is_drawn = session.number == 0 and is_id(argv[4])
+    if (argv[4].upper() != b"THEN" and not is_drawn) or len(argv) < 7:
         raise BadRequest(BATCH_USE)
     check_queue_name(argv[5])
     check_body(node, argv[6])
@@ -82,7 +86,8 @@ def close(node: Node, argv: list[bytes]) -> None:
         if known.count != count or known.words != final:
             raise BadRequest(errors.BATCH_CLOSED)
     else:
-        known = batches.close(node, argv[2], count, final)
+        drawn = argv[4] if final and is_id(argv[4]) else b""
+        known = batches.close(node, argv[2], count, final, drawn)
         if known is None:
             raise Refused(errors.BATCHES_FULL)
     write_simple(node.out, known.final if final else b"OK")

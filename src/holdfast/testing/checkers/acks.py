@@ -2,19 +2,28 @@
 from __future__ import annotations
 
 from holdfast.testing.checkers.facts import PUSHES, Facts, JobFacts, Told, Violation
+from holdfast.testing.checkers.fates import giver
 
 CALM_SLACK_MS = 1_000
 """In calm times an ack needs a round trip or two to reach everybody; lease and ack may cross by this much."""
 
 
 def kept(facts: Facts, job: JobFacts) -> list[Told]:
-    """Acks that were answered by a node whose disk lived on, at least until all had heard of them: the others
-    are not promised to anybody."""
+    """Acks that were taken by a node whose disk lived on, at least until all had heard of them: the others are not
+    promised to anybody."""
     return [
         told for told in job.told
         if told.f == "ack" and told.is_ok and told.done is not None
-        and not facts.was_lost(told.node, told.invoked, facts.restored_after(told.done))
+        and not any(
+            facts.was_lost(node, told.invoked, facts.restored_after(told.done)) for node in takers(facts, job, told)
+        )
     ]
+
+
+def takers(facts: Facts, job: JobFacts, told: Told) -> set[str]:
+    """The nodes of which one took an ack. Under the token of another node that one is asked first, and takes it if it
+    can be heard; from outside nobody can tell."""
+    return {told.node, *(giver(facts, job, one) for one in job.deliveries if told.token and one.token == told.token)}
 
 
 def acks_hold(facts: Facts) -> list[Violation]:

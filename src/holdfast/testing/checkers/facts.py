@@ -209,7 +209,7 @@ class Facts:
             job.outcome = "existing"  # there is no such job: its key was taken
         elif op.type == OK:
             self.know(job, op.value["id"])
-            if "final_of" not in job.add:  # which the home of its batch draws; any other, the node it was asked for at
+            if "final_of" not in job.add:  # whose batch may have been closed before, elsewhere
                 self.prefixes[op.value["id"][2:10]] = op.node
         elif op.type == FAIL:
             job.error = op.value["error"]

@@ -104,8 +104,8 @@ class Kind(Protocol):
     def homes(self, machine: Any) -> list[bool]:
         """For each slot, whether it believes to be its home; nothing where there are none (core/home.py)."""
         ...
-    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
-        """What of its own counts is not so (books.py)."""
+    def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
+        """What of its own counts is not so (books.py, which also has what `bounds` are: ours to keep)."""
         ...
     def digest(self, machine: Any) -> int:
         """Of the settings of the whole cluster."""

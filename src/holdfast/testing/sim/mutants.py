@@ -159,6 +159,7 @@ MUTANTS: Final[dict[str, str]] = {
     "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",
+    "batch-id-by-home": "the id of the job after a batch is drawn by the home that carries out the CLOSE, or by two",
     "batch-bit-not-awaited": "an ended member is forgotten before those who count have confirmed",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",

@@ -94,8 +94,8 @@ class Real:
         opened: list[bool] = machine.homes.opened
         return opened
 
-    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = import_module("holdfast.testing.sim.books").wrong(machine, is_whole)
+    def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = import_module("holdfast.testing.sim.books").wrong(machine, bounds, is_whole)
         return found
 
     def digest(self, machine: Any) -> int:

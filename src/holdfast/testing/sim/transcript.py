@@ -63,8 +63,8 @@ class Story:
     def homes(self, machine: Any) -> list[bool]:
         return self.kind.homes(machine.machine)
 
-    def wrong_books(self, machine: Any, is_whole: bool) -> list[tuple[str, str]]:
-        return self.kind.wrong_books(machine.machine, is_whole)
+    def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
+        return self.kind.wrong_books(machine.machine, bounds, is_whole)
 
     def digest(self, machine: Any) -> int:
         return self.kind.digest(machine.machine)

@@ -6,16 +6,18 @@ I6   after healing every acknowledgement is collected, and who is dead is dead e
 I13  nodes that hear each other do not both decide about a slot: homes are no more than sides that cannot hear
      what a node counts is so (books.py)
 
-An ack counts while the disk of a node that answered it lives; a FASTACK or a DELJOB of the same job voids it.
+An ack counts while the disk of the node that took it lives: the one that was told, or the one that this asked because
+its token was in the ack. A FASTACK or a DELJOB of the same job voids it.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.checkers.whitebox import half_dead, orphans, queued_twice, uncollected
-from holdfast.testing.history import INVOKE, OK
+from holdfast.testing.history import INVOKE, OK, Op
 
 if TYPE_CHECKING:
+    from holdfast.testing.sim.books import Bounds
     from holdfast.testing.sim.world import World
 
 PERIOD_MS: Final = 900
@@ -46,8 +48,9 @@ class Watcher:
     def __init__(self, cluster: World) -> None:
         self.cluster = cluster
         self.read = 0  # how much of the history has been read
-        self.asked: dict[int, list[str]] = {}
-        self.acks: dict[str, dict[str, int]] = {}  # by job: node that answered, and when
+        self.asked: dict[int, Op] = {}
+        self.acks: dict[str, dict[str, int]] = {}  # by job: nodes of which one took it, and when it was answered
+        self.givers = {host.node_id[:8].decode(): name for name, host in cluster.hosts.items()}  # as tokens name them
         self.void: set[str] = set()
         self.added: dict[str, int] = {}  # when each job was accepted
         self.lives: dict[int, int] = {}  # by number of the ADDJOB: when the job's life is over
@@ -57,6 +60,7 @@ class Watcher:
         self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
         self.homes: dict[tuple[str, str], int] = {}  # pairs that hear each other and share a slot, and since when
         self.lossy: set[str] = set()  # nodes that have lost something
+        self.bounds: dict[str, Bounds] = {name: {} for name in cluster.hosts}
 
     def start(self) -> None:
         self.cluster.push(self.cluster.now + PERIOD_MS, self.go, None)
@@ -71,8 +75,8 @@ class Watcher:
             op = ops[i]
             if op.f == "loss":
                 self.lossy.add(op.node)
-                for nodes in self.acks.values():
-                    nodes.pop(op.node, None)
+                for id, acks in self.acks.items():
+                    self.acks[id] = {nodes: t for nodes, t in acks.items() if op.node not in nodes}
                 if op.value["wiped"]:
                     self.wiped_t = op.t
             elif op.f == "add" and op.type == INVOKE:
@@ -82,13 +86,20 @@ class Watcher:
                 self.until[op.value["id"]] = self.lives[op.number]
             elif op.type == INVOKE:
                 if op.f == "ack":
-                    self.asked[op.number] = op.value["ids"]
+                    self.asked[op.number] = op
                 elif op.f in ("fastack", "deljob"):
                     self.void.update(op.value["ids"])
             elif op.f == "ack" and op.type == OK:
-                for id in self.asked[op.number]:
-                    self.acks.setdefault(id, {})[op.node] = op.t
+                asked = self.asked[op.number]
+                for id in asked.value["ids"]:
+                    self.acks.setdefault(id, {})[self.takers(asked, op)] = op.t
         self.read = len(ops)
+
+    def takers(self, asked: Op, answered: Op) -> str:
+        """The nodes of which one took an ack. Under the token of another node that one is asked first, and takes it if
+        it can be heard; an answer at once was given without asking."""
+        giver = self.givers.get(asked.value.get("token", "")[:8], "")
+        return answered.node if giver == answered.node or answered.t == asked.t else answered.node + giver
 
     def acked(self) -> list[str]:
         """Jobs whose acknowledgement must be remembered: not when their life is over, or nearly so."""
@@ -142,7 +153,7 @@ class Watcher:
     def look_at_books(self) -> None:
         for name, host in self.cluster.hosts.items():
             if host.node is not None:
-                for what, text in self.cluster.kind.wrong_books(host.node, name not in self.lossy):
+                for what, text in self.cluster.kind.wrong_books(host.node, self.bounds[name], name not in self.lossy):
                     self.tell("books", what, "", f"at {name}: {text}")
 
     def tell(self, promise: str, what: str, job: str, text: str) -> None:

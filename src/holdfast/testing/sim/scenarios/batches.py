@@ -102,3 +102,25 @@ def a_batch_is_counted_on_by_the_next_home(new: New) -> None:
     sim.heal()
     sim.settle()
     sim.check()
+
+
+@catches("batch-id-by-home")
+def a_batch_closed_by_two_homes_has_one_last_job(new: New) -> None:
+    """CLOSE is on its way to a home that sleeps, then the next one does it; the first wakes up, and does it, too."""
+    sim = new(nodes="ABCD", seed=343)
+    name = batch_at(sim, "AB")
+    for index in range(2):
+        sim.ack(add_member(sim, "D", name, index), at="D")
+    sim.do("A", "BATCH", "GET", name)  # so that it is the home
+    sim.run_for(seconds=5)
+    sleep = sim.fault("pause", "A", seconds=60)
+    sim.run_for(seconds=0.1)  # D has a link to it yet
+    final = close(sim, "D", name, 2)
+    assert owner_of(sim, "D", home.BATCH, name, b"") == "B"
+    sim.end_fault(sleep)
+    sim.settle()
+    sim.consume_everything(queue="after")
+    sim.run_for(seconds=15)
+    assert sim.history.deliveries(final) == 1, "the job that was promised never came"
+    sim.settle()
+    sim.check()
