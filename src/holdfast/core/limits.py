@@ -111,7 +111,7 @@ PROGRESS_BYTES_MAX: Final = 256
 """Of what a worker says about how far it is: a line for people."""
 
 LEASES_AT_ONCE: Final = 10_000
-"""Pairs in one KEEPALIVE: what one worker process can have in hand, and a few milliseconds of work."""
+"""Pairs in one KEEPALIVE or ACKJOBS: what one worker process can have in hand, and a few milliseconds of work."""
 
 WORKERS_MAX: Final = 10_000
 WORKER_FIELDS_MAX: Final = 32
