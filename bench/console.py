@@ -8,8 +8,8 @@
     scale      a thousand queues and a million jobs behind it: how long the slowest page takes, and how long the longest
                step of the node was meanwhile, in which everybody else had to wait.
 
-The end is 0 if all goals are met, 1 if one falls short, 2 if the run was void. `--quick` does the same with few jobs and
-judges nothing.
+The end is 0 if all goals are met, 1 if one falls short, 2 if the run was void. `--quick` does the same with few jobs
+and judges nothing.
 """
 from __future__ import annotations
 

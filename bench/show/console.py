@@ -43,7 +43,7 @@ def lines() -> list[Line]:
         ),
         Line(
             "deploy",
-            "metrics, rules and dashboard (promtool), Dockerfile (hadolint), unit (systemd-analyze), chart, doctor, top",
+            "metrics, rules and dashboard (promtool), Dockerfile (hadolint), unit (systemd-analyze), chart, doctor",
             ALL_PASS,
             lambda: tests("deploy", "tests/deploy"),
         ),
