@@ -173,6 +173,10 @@ bench-pipeline: setup servers ## The data pipeline: rows a second of each source
 bench-scheduler: setup ## What the scheduler costs beside the commit before it, rates on three nodes, a million keys
 	@$(PY) -m bench.scheduler
 
+.PHONY: bench-console
+bench-console: setup ## What the console costs the nodes, and its pages with a thousand queues and a million jobs
+	@$(PY) -m bench.console
+
 .PHONY: show-node
 show-node: setup servers ## Every promise of this release, run and judged in one table
 	@$(PY) -m bench.show node

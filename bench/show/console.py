@@ -1,16 +1,57 @@
 """The list of the console and of operations: pages in a real browser, figures that are true, files that deploy."""
 from __future__ import annotations
 
-from bench.show.lines import ALL_PASS, Line, tests
+from bench import console
+from bench.show.fresh_clone import follow_the_readme
+from bench.show.lines import ALL_PASS, Line, bench_lines, tests
+
+FIGURES = "tests/console/test_acts.py::test_figures_are_those_of_the_nodes_after_ten_thousand_jobs"
 
 
 def lines() -> list[Line]:
-    return [
-        Line("pages", "every page and action in a real browser", ALL_PASS, lambda: tests("pages", "tests/console")),
+    found = [
+        Line(
+            "pages",
+            "every page in real Chromium, both themes, 100k jobs and 200 queues; axe-core; hostile HTML is text",
+            ALL_PASS,
+            lambda: tests("pages", "tests/console/test_pages.py"),
+        ),
+        Line(
+            "acts",
+            "every action in the browser; a login; somebody who may only read",
+            ALL_PASS,
+            lambda: tests("acts", "tests/console/test_acts.py", "tests/console/test_who.py"),
+        ),
+        Line(
+            "figures",
+            "the dashboard after 10,000 jobs of known outcome: its figures are those of the nodes",
+            "equal",
+            lambda: tests("figures", FIGURES),
+        ),
+        *bench_lines("console", console.GOALS),
         Line(
             "readme",
-            "every command of the README and the tutorial, run by a test",
+            "every snippet of README, tutorial and the other pages, run by a test",
             ALL_PASS,
             lambda: tests("readme", "tests/docs"),
         ),
+        Line(
+            "fresh-clone",
+            "a fresh clone and the README: every command of it and of the tutorial, as written",
+            "all work",
+            follow_the_readme,
+        ),
+        Line(
+            "deploy",
+            "metrics, rules and dashboard (promtool), Dockerfile (hadolint), unit (systemd-analyze), chart, doctor",
+            ALL_PASS,
+            lambda: tests("deploy", "tests/deploy"),
+        ),
+        Line(
+            "up",
+            "holdfast up: three nodes, console, sample application; Ctrl-C leaves nothing behind",
+            ALL_PASS,
+            lambda: tests("up", "tests/local"),
+        ),
     ]
+    return found

@@ -154,7 +154,10 @@ def bench_lines(name: str, goals: Sequence[Goal], prefix: str = "bench") -> list
         found = json.loads(results.read_text())["figures"][goal.key]
         if found["verdict"] == "void":
             return "not told by the node", None
-        return f"{found['value']:.2f} {found['unit']}".strip(), found["verdict"] == "pass"
+        told = f"{found['value']:.2f} {found['unit']}".strip()
+        if "spread" in found:
+            told += f" ({found['spread']['least']:.3f} to {found['spread']['most']:.3f})"
+        return told, found["verdict"] == "pass"
 
     return [
         Line(f"{prefix}-{goal.key}", goal.title, goal.text(), functools.partial(figure, goal)) for goal in goals

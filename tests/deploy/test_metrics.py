@@ -19,7 +19,9 @@ from tests.gateway.running import Gateway, address
 from tests.proc.harness import Node, until
 
 import holdfast
-from holdfast.shell.metrics import ABOUT, QUEUES_MAX, Metrics, Snapshot, add_queue, text_of
+from holdfast.core.times import BOUNDS, Times
+from holdfast.shell.exposition import ABOUT, Snapshot, text_of
+from holdfast.shell.metrics import QUEUES_MAX, Metrics, add_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -51,6 +53,8 @@ def port() -> int:
 def node(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("node")
     with Node("--dir", str(folder), "--set", f"metrics-port={port}") as node, Node("--join", f"127.0.0.1:{node.port}"):
+        with holdfast.open(address(node)) as queue:
+            until(lambda: b"cluster_reachable_nodes:1\r" in bytes(queue.call("CLUSTER", "INFO")))  # type: ignore[arg-type]
         yield node
 
 
@@ -81,6 +85,13 @@ def test_what_was_done_is_what_is_exported(node: Node, port: int) -> None:
     assert found["holdfast_jobs_acked_total", "queue=mail"] == 4
     assert found["holdfast_jobs_dead_total", "queue=mail"] == 1
     assert found["holdfast_queue_jobs", 'queue=odd "name"\\,state=queued'] == 5
+    assert found["holdfast_jobs_added_total", "queue=mail"] == 10
+    for name, count in (("wait", 5), ("run", 4)):  # the one that failed did not run to its end
+        assert found[f"holdfast_job_{name}_seconds_count", "queue=mail"] == count
+        assert found[f"holdfast_job_{name}_seconds_bucket", "le=+Inf,queue=mail"] == count
+        assert found[f"holdfast_job_{name}_seconds_bucket", "le=16.384,queue=mail"] == count
+    assert found["holdfast_replication_seconds_count", ""] >= 15  # all have a copy at the other node
+    assert found["holdfast_journal_sync_seconds_count", ""] == found["holdfast_journal_syncs_total", ""] > 0
     assert found["holdfast_journal_up", ""] == 1
     assert found["holdfast_nodes_known", ""] == 2
     assert found["holdfast_metrics_age_seconds", ""] < 30
@@ -88,13 +99,16 @@ def test_what_was_done_is_what_is_exported(node: Node, port: int) -> None:
 
 def test_every_name_that_rules_and_dashboard_ask_for_is_exported(node: Node, port: int) -> None:
     """By a real node and a real gateway; and no panel or rule is empty of ours."""
-    until(lambda: "holdfast_link_up" in get(port, "/metrics")[1], 30)
+    with holdfast.open(address(node)) as queue:  # some names come with what they count
+        queue.add("small", "fits")
+        with pytest.raises(holdfast.Refused):
+            queue.add("small", "does not", maxlen=1)
+    until(lambda: all(f"\n{name}" in get(port, "/metrics")[1] for name in ABOUT), 30)
     exported = set(values(get(port, "/metrics")[1]))
     with Gateway(address(node)) as gateway:
         get(gateway.port, "/healthz")
         exported |= set(values(get(gateway.port, "/metrics")[1]))
     names = {name for name, _ in exported}
-    assert set(ABOUT) <= names
     panels = json.loads(DASHBOARD.read_text())["panels"]
     asked = [target["expr"] for panel in panels for target in panel["targets"]]
     rules = re.findall(r"expr: (.+(?:\n {10}.+)*)", ALERTS.read_text())
@@ -141,9 +155,28 @@ def test_queues_beyond_the_bound_are_one() -> None:
     assert QUEUES_MAX >= 100
     made = Snapshot()
     row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"jobs-out",
-                         b"acked", b"nacked", b"dead", b"expired", b"lease-lost"], 3)
+                         b"acked", b"nacked", b"dead", b"expired", b"lease-lost", b"added", b"redelivered"], 3)
     add_queue(made, "new\nline", row)
     assert 'queue="new\\nline"' in text_of(made, 0.0)
+
+
+def test_a_histogram_has_in_each_bucket_what_is_in_those_before() -> None:
+    one, two = Times(), Times()
+    for took in (0, 3, 3, 100, 2**40):
+        one.note(took)
+    two.note(3)
+    made = Snapshot()
+    made.add_times("holdfast_job_wait_seconds", 1e-3, [one, two], queue="q")
+    text = text_of(made, 0.0)
+    assert text.count("# TYPE holdfast_job_wait_seconds histogram\n") == 1
+    found = {name: value for (name, _), value in values(text).items()}
+    below = [value for (name, _), value in values(text).items() if name.endswith("_bucket")]
+    assert below == sorted(below) and len(below) == BOUNDS + 1
+    assert values(text)["holdfast_job_wait_seconds_bucket", "le=0.002,queue=q"] == 1
+    assert values(text)["holdfast_job_wait_seconds_bucket", "le=0.004,queue=q"] == 4
+    assert values(text)["holdfast_job_wait_seconds_bucket", "le=0.128,queue=q"] == 5
+    assert found["holdfast_job_wait_seconds_count"] == 6
+    assert found["holdfast_job_wait_seconds_sum"] == pytest.approx(2**40 / 1000 + 0.109)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")

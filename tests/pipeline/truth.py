@@ -14,6 +14,9 @@ from typing import Any
 QUEUES = ("post", "film", "papers")
 DONE, AGAIN, DEAD, OPEN = "done", "again", "dead", "open"
 
+LEASE_S = 3600
+"""Those that stay with their worker stay there: longer than the longest run takes."""
+
 
 def fate(number: int) -> str:
     """Mostly done; some fail once and are done then, some are dead at once, some stay."""
@@ -50,7 +53,7 @@ def drive(nodes: list[Any], count: int, window: int = 200) -> Truth:
     for begin in range(0, count, window):
         batch = range(begin, min(begin + window, count))
         for number in batch:
-            clients[number % 3].send("ADDJOB", queue(number), str(number), 5000, "RETRY", 300, "TENANT",
+            clients[number % 3].send("ADDJOB", queue(number), str(number), 5000, "RETRY", LEASE_S, "TENANT",
                                      f"t{number % 4}", "BACKOFF", 0)
             truth.added[queue(number)] += 1
         for number in batch:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
 
 import click
 
+from holdfast.cli import logs
 from holdfast.cli.common import with_secret
 
 EXAMPLES = """
@@ -42,16 +42,18 @@ user of the machine can see it.
 @click.option("--tls-cert", "cert", default="", help="Certificate, PEM: HTTPS and gRPC with TLS.")
 @click.option("--tls-key", "key", default="", help="Its private key.")
 @click.option("--tls-ca", "ca", default="", help="Clients must show a certificate signed by this authority.")
+@click.option("--log-format", default=logs.TEXT, show_default=True, type=click.Choice(logs.FORMS),
+              help="Lines for people, or a JSON object per line.")
 def gateway(
     connect: str, bind: str, http: int, grpc: int, queue: str, size: int, users: Path | None, insecure: bool,
-    lake: Path | None, console: bool, cert: str, key: str, ca: str,
+    lake: Path | None, console: bool, cert: str, key: str, ca: str, log_format: str,
 ) -> None:
     """Open HTTP and gRPC before one or more nodes. Any number of gateways will do; they keep nothing."""
     from holdfast.client.errors import Error
     from holdfast.gateway.serve import Plan, run
     from holdfast.shell.settings import SettingsError
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logs.start(log_format, "info")
     plan = Plan(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), bind, http, grpc, queue, size, users,
                 insecure, cert, key, ca, lake, console)
     try:

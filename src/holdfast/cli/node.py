@@ -92,7 +92,7 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
         try:
             settings = Settings(flags, file)
             core = settings.config.number("core")
-            start_log(settings.config.text("logfile"), core)
+            start_log(settings.config.text("logfile"), settings.config.text("log-format"), core)
             if (core > 0) != (control >= 0):
                 raise SettingsError("the setting core is not for you: say how many nodes you want with --cores")
             if settings.config.number("cores") > 1 and core == 0:
@@ -122,7 +122,7 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
 
 
 async def until_ready(server: Server, serving: asyncio.Future[int]) -> None:
-    """Until commands are run, or it has failed. While a long journal is loaded, show how far it is."""
+    """Until commands are run, or it has failed. While a long journal is loaded, a terminal shows how far it is."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -130,6 +130,8 @@ async def until_ready(server: Server, serving: asyncio.Future[int]) -> None:
     either: set[asyncio.Future[Any]] = {serving, ready}
     bar: Progress | None = None
     while not (await asyncio.wait(either, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        if not sys.stderr.isatty():
+            continue  # a bar in a log is rubbish
         if bar is None:
             bar = Progress(console=Console(stderr=True))
             bar.start()
@@ -151,15 +153,16 @@ def run_loop(main: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run(main)
 
 
-def start_log(path: str, core: int) -> None:
+def start_log(path: str, form: str, core: int) -> None:
+    from holdfast.cli import logs
     from holdfast.shell.settings import SettingsError
 
     try:
         handler = logging.FileHandler(path) if path else logging.StreamHandler(sys.stderr)
     except OSError as error:
         raise SettingsError(f"cannot write the log {path}: {error.strerror}") from None
-    who = f"node {core}: " if core > 0 else ""
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
+    who, about = (f"node {core}: ", {"core": core}) if core > 0 else ("", {})
+    handler.setFormatter(logs.formatter(form, f"%(asctime)s %(levelname)s {who}%(message)s", **about))
     root = logging.getLogger("holdfast")
     root.handlers[:] = [handler]
     root.propagate = False

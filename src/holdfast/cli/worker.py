@@ -1,13 +1,13 @@
 """`holdfast worker module:app`: run the tasks of an app."""
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
 
 import click
 
+from holdfast.cli import logs
 from holdfast.client.errors import Error
 from holdfast.tasks.find import NoApp, find_app
 from holdfast.worker.runtime import Worker, WorkerOptions
@@ -29,18 +29,19 @@ from holdfast.worker.supervise import Supervisor, own_command
 @click.option("--url", default="", help="Where the jobs are, in place of the app's own url.")
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False))
+@click.option("--log-format", default=logs.TEXT, show_default=True, type=click.Choice(logs.FORMS),
+              help="Lines for people, or a JSON object per line.")
 @click.option("--child", is_flag=True, hidden=True)
 def worker(
     place: str, queues: str, concurrency: int, processes: int, lease: float, shutdown: float, name: str,
-    health_port: int, health_host: str, health_file: str, reloads: bool, url: str, log_level: str, child: bool,
+    health_port: int, health_host: str, health_file: str, reloads: bool, url: str, log_level: str,
+    log_format: str, child: bool,
 ) -> None:
     """Run the tasks of an app: fetch jobs, run their handlers, acknowledge.
 
     MODULE:APP is where the app is, such as shop.tasks:app. SIGTERM stops it gently.
     """
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s", stream=sys.stderr
-    )
+    logs.start(log_format, log_level, "%(asctime)s %(process)d %(levelname)s %(message)s")
     if not child and (processes > 1 or reloads):
         Supervisor(
             own_command(sys.argv[sys.argv.index("worker") + 1:]), processes, shutdown_s=shutdown,

@@ -28,6 +28,8 @@ Undo: TypeAlias = "Callable[[Reply], Argv | None]"
 Cancelled: TypeAlias = Literal["cancelled", "asked", "unknown"]
 Kept: TypeAlias = Literal["ok", "cancelled", "lost", "unknown"]
 
+PAIRS_MAX: Final = 10_000
+"""Jobs and their tokens in one command: what a node takes (LEASES_AT_ONCE)."""
 TAKE_COUNT: Final = 100
 """Jobs per `take` unless the caller says otherwise: enough to share a round trip, few enough to lease."""
 
@@ -152,7 +154,9 @@ class Settling(NamedTuple):
         """How many jobs were settled. Among several, one whose lease was lost is not ours to settle: not counted."""
         count = 0
         for reply in replies:
-            if isinstance(reply, Error):
+            if type(reply) is list:  # of a command about many, a reply for each
+                count += self.count(reply)
+            elif isinstance(reply, Error):
                 if len(self.jobs) == 1 or not isinstance(reply, LeaseLost):
                     raise reply
             else:
@@ -161,9 +165,9 @@ class Settling(NamedTuple):
 
 
 def done(jobs: Sequence[Meant], result: Body | None = None) -> Settling:
-    """ACKJOB → how many of them were still open."""
+    """ACKJOB, or ACKJOBS for many with their tokens → how many of them were still open."""
     if result is None:
-        return _settle("ACKJOB", jobs, [])
+        return _settle("ACKJOB", jobs, []) if len(jobs) == 1 else _done_all(jobs)
     if len(jobs) != 1:
         raise BadRequest("a result is one job's: done(job, result=…)")
     return _settle("ACKJOB", jobs, ["RESULT", checks.body_of(result)])
@@ -188,6 +192,21 @@ def fail(
 def release(jobs: Sequence[Meant], after: float | None = None) -> Settling:
     """RELEASE → how many of them are queued again. Uses up no attempt."""
     return _settle("RELEASE", jobs, [] if after is None else ["DELAY", checks.rounded_up("after", after)])
+
+
+def _done_all(jobs: Sequence[Meant]) -> Settling:
+    plain: list[Meant] = []
+    pairs: list[Arg] = []
+    for job in jobs:
+        if isinstance(job, Delivery) and len(job.entry) > TOKEN and job.entry[TOKEN]:
+            pairs.append(job.entry[ID])
+            pairs.append(job.entry[TOKEN])
+        else:
+            plain.append(job)
+    commands = _settle("ACKJOB", plain, []).commands
+    for start in range(0, len(pairs), 2 * PAIRS_MAX):
+        commands.append(["ACKJOBS", *pairs[start : start + 2 * PAIRS_MAX]])
+    return Settling(commands, jobs)
 
 
 def _settle(command: str, jobs: Sequence[Meant], words: list[Arg]) -> Settling:

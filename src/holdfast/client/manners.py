@@ -35,8 +35,8 @@ ADVICE: Final = {
 """What must not be sent over a connection that others will use, and what to do instead."""
 PRIVATE: Final = frozenset(each.partition(" ")[0] for each in ADVICE)
 SHARED: Final = frozenset((
-    "ACKJOB", "NACK", "RELEASE", "KEEPALIVE", "PROGRESS", "WORKING", "ADDJOB", "ADDJOBS", "PING", "SHOW", "QLEN",
-    "QSTAT", "QPEEK", "EXPLAIN", "CANCEL", "QSCAN", "QUEUE", "WORKER", "DELJOB", "ENQUEUE", "MOVE", "PRIORITY",
+    "ACKJOB", "ACKJOBS", "NACK", "RELEASE", "KEEPALIVE", "PROGRESS", "WORKING", "ADDJOB", "ADDJOBS", "PING", "SHOW",
+    "QLEN", "QSTAT", "QPEEK", "EXPLAIN", "CANCEL", "QSCAN", "QUEUE", "WORKER", "DELJOB", "ENQUEUE", "MOVE", "PRIORITY",
 ))
 """Commands whose answer is never far; anything else has a connection to itself."""
 

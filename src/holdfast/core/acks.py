@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import batches, bounds, gates, links, peers, records, replicate, results, rules, tombs
+from holdfast.core import batches, bounds, gates, links, peers, records, replicate, results, rules, times, tombs
 from holdfast.core.ids import CRON_PREFIX, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.limits import NEVER
@@ -311,7 +311,7 @@ def on_setack(node: Node, peer: Peer, reader: Reader) -> None:
         if not replicate.abandon(node, job):
             mark(node, job, why)
         if job.responsible == ME and is_ack_only and why == DONE:
-            job.queue.acked += 1
+            times.acked(node, job)
         if is_ack_only:
             collect_or_tell(node, job)  # nobody else will
         else:

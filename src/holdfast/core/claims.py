@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, history, leases, records
+from holdfast.core import errors, history, leases, records, times
 from holdfast.core.alarms import Chore
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.job import ACKED, ACTIVE, CLAIMED, GONE, HANDED_OUT, Job, Lease
@@ -191,9 +191,9 @@ def to_read(node: Node, name: bytes, claim_id: bytes) -> Claim:
 def hand_out(node: Node, session: Session, claim: Claim, job: Job, worker: bytes, ms: i64) -> None:
     """As any hand-out, but nothing is written into a reply yet."""
     job.state = ACTIVE
+    times.handed_out(node, job)
     job.flags |= HANDED_OUT
     job.taker = session.number
-    job.queue.jobs_out += 1
     outlive(node, job, node.now + ms)
     leases.forget(node, job)
     node.handouts += 1

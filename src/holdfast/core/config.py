@@ -183,6 +183,8 @@ SETTINGS: Final = [
     Setting("loglevel", CHOICE, "notice", "How much is logged.",
             choices=("debug", "verbose", "notice", "warning")),
     Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),
+    Setting("log-format", CHOICE, "text", "Lines for people, or a JSON object per line for programs that collect logs.",
+            live=False, choices=("text", "json")),
     Setting("slowlog-log-slower-than", NUMBER, "10000",
             "Commands that take at least so many microseconds go to SLOWLOG; -1: none.", low=-1),
     Setting("slowlog-max-len", NUMBER, "128", "Entries SLOWLOG keeps.", high=100_000),

@@ -69,6 +69,7 @@ STAGE_ELSEWHERE: Final = b"STAGEGONE this node keeps no jobs at the moment: use 
 STAGES_FULL: Final = b"STAGESFULL as many stages are open at this node as there can be"
 LEASE_LOST: Final = b"LEASELOST this lease has ended: the job may be with another worker"
 UNREACHED: Final = b"UNREACHED the node that gave this lease cannot be reached: ask again, or at that node"
+ACK_PAIRS: Final = b"ERR ACKJOBS takes ids and tokens in turn; ACKJOB takes ids alone"
 KEEP_RANGE: Final = b"ERR KEEPALIVE takes a number of milliseconds > 0, then ids and tokens in turn"
 FRACTION_RANGE: Final = b"ERR PROGRESS takes a fraction from 0 to 1"
 RETRY_AFTER_RANGE: Final = b"ERR RETRYAFTERMS must be a number of milliseconds > 0"

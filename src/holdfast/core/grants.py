@@ -120,21 +120,28 @@ def is_home(node: Node, throttle: Throttle, share: Share) -> bool:
 
 def has_token(node: Node, throttle: Throttle) -> bool:
     """Whether a job may pass here and now; if not, whoever can help is asked."""
+    if len(node.peers) == 1:
+        return is_filled(node, throttle)
     share = share_of(node, throttle)
     if share.granted > 0 and node.now < share.granted_until:
         return True
     if is_home(node, throttle, share):
         end_loans(node, throttle, share)
         if not share.wanted:
-            now = now_ns(node)
-            if throttle.has_token(now):
-                return True
-            node.alarms.set(throttle, node.start + (throttle.next_at(now) + NS - 1) // NS)
-            return False
+            return is_filled(node, throttle)
         share.wanted[ME] = int(appetite(throttle))
         deal(node, throttle, share)
         return share.granted > 0
     ask(node, throttle, share)
+    return False
+
+
+def is_filled(node: Node, throttle: Throttle) -> bool:
+    """Whether there is a token in the bucket; if not, that is a matter of time, and the throttle wakes us then."""
+    now = now_ns(node)
+    if throttle.has_token(now):
+        return True
+    node.alarms.set(throttle, node.start + (throttle.next_at(now) + NS - 1) // NS)
     return False
 
 

@@ -117,10 +117,11 @@ class Job:
         self.more: More | None = None
         self.lease: Lease | None = None
         self.taker: i64 = 0  # number of the session it was last handed out to
+        self.since: i32 = -1  # when it was last handed out here (times.py); -1: not in this life of the node
+        self.flags: i32 = 0
         self.flying: i16 = 0  # copies on their way to others and not acknowledged
         self.priority: i16 = 0
         self.state: u8 = WAIT_REPL
-        self.flags: i32 = 0
         self.responsible: u8 = 0  # index of the node that last said it has the job queued or leased; 0: this one
         self.asks: u8 = 0  # how often that node said it is still queued there
         self.hops: u8 = 0  # moves since it was queued

@@ -110,16 +110,19 @@ def write_rest(node: Node, out: BytesWriter, job: Job, form: i64, token: bytes) 
 def write_meta(node: Node, out: BytesWriter, job: Job, token: bytes) -> None:
     """Names and values, always the same names: token, attempt, priority, headers, keys."""
     more = job.more
-    write_bulk(out, b"token")
+    out.write(b"$5\r\ntoken\r\n")
     write_bulk(out, token)
-    write_bulk(out, b"attempt")
+    out.write(b"$7\r\nattempt\r\n")
     write_int(out, 1 + i64(job.nacks) + i64(job.deliveries))
-    write_bulk(out, b"priority")
+    out.write(b"$8\r\npriority\r\n")
     write_int(out, i64(job.priority))
-    write_bulk(out, b"headers")
-    write_bulks(out, [] if more is None else more.headers)
-    write_bulk(out, b"keys")
-    write_bulks(out, [] if more is None else keys(job))
+    if more is None:
+        out.write(b"$7\r\nheaders\r\n*0\r\n$4\r\nkeys\r\n*0\r\n")
+        return
+    out.write(b"$7\r\nheaders\r\n")
+    write_bulks(out, more.headers)
+    out.write(b"$4\r\nkeys\r\n")
+    write_bulks(out, keys(job))
 
 
 def keys(job: Job) -> list[bytes]:

@@ -111,7 +111,7 @@ PROGRESS_BYTES_MAX: Final = 256
 """Of what a worker says about how far it is: a line for people."""
 
 LEASES_AT_ONCE: Final = 10_000
-"""Pairs in one KEEPALIVE: what one worker process can have in hand, and a few milliseconds of work."""
+"""Pairs in one KEEPALIVE or ACKJOBS: what one worker process can have in hand, and a few milliseconds of work."""
 
 WORKERS_MAX: Final = 10_000
 WORKER_FIELDS_MAX: Final = 32
@@ -286,8 +286,8 @@ KEY_BYTES: Final = 400
 """What a domain or a tenant costs beside its jobs: a throttle and a bin, or a line. There may be one for each job that
 has one, so each is accounted for it."""
 
-QUEUE_BYTES: Final = 1500
-"""A queue, its name, its lane with one block, its waiting list and its places in the indexes."""
+QUEUE_BYTES: Final = 2100
+"""A queue, its name, its lane with one block, its waiting list, its histograms and its places in the indexes."""
 
 SESSION_BYTES: Final = 2048
 """A connected client as the machine sees it, without what it has sent or is owed."""

@@ -57,6 +57,7 @@ from holdfast.core import (
     rules,
     slots,
     talk,
+    times,
     tombs,
     users,
     waiting,
@@ -134,6 +135,7 @@ from holdfast.core.stages import Stages
 from holdfast.core.takeover import Takeovers
 from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
+from holdfast.core.times import Times
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
 from holdfast.core.workers import Worker
@@ -270,6 +272,8 @@ class Node:
         self.refusal: bytes = b""  # what commands are told while the journal is read, or cannot be written
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
         self.counters: dict[str, int] = {}
+        self.refusals: dict[str, int] = {}  # by code
+        self.copying: Times = Times()
         self.mutants: frozenset[str] = frozenset()
         self.force_holders: list[bytes] | None = None
         self.bus_bytes_out: i64 = 0
@@ -363,6 +367,7 @@ class Node:
             return False
         except CommandError as error:
             if isinstance(error, Refused):
+                times.refused(self, error.text)
                 history.refused(self, argv, error.text)
             out.truncate(start)
             write_error(out, error.text)
@@ -543,6 +548,7 @@ class Node:
             if job.expire < page.wake:
                 self.alarms.set(page, job.expire)
             return job
+        queue.added += 1
         if delay_s > 0:
             job.delay = i32(delay_s)
             job.state = ACTIVE
@@ -640,9 +646,9 @@ class Node:
         queue = job.queue
         body = job.kept
         job.state = ACTIVE
+        times.handed_out(self, job)
         job.flags |= HANDED_OUT
         job.taker = session.number
-        queue.jobs_out += 1
         if form != 0:
             out.write(b"*%d" % leases.elements(form) + queue.header[2:])
         else:
@@ -749,7 +755,7 @@ class Node:
     def end(self, job: Job, why: i64 = acks.DONE) -> None:
         """It is over for good. Alone we forget it; otherwise everybody who may hold a copy must know."""
         if why == acks.DONE:
-            job.queue.acked += 1
+            times.acked(self, job)
         if job.flags & WATCHED:
             results.tell_end(self, job, results.word_of(why))
         is_told = not job.flags & SPECIAL or not batches.must_tell(self, job, why)

@@ -15,6 +15,7 @@ from holdfast.core.job import QUEUED, Job
 from holdfast.core.lane import Lane, ahead_of, lane_of
 from holdfast.core.limits import PRIORITY_DEFAULT
 from holdfast.core.throttle import Domains
+from holdfast.core.times import Times
 
 if TYPE_CHECKING:
     from holdfast.core.books import Book
@@ -55,8 +56,12 @@ class Queue(Alarm):
         self.total_most: i64 = 0  # bound on accepted jobs in the whole cluster; 0: none
         self.created: i64 = now
         self.used: i64 = now  # last time somebody added or asked
+        self.added: i64 = 0  # by clients, and accepted
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.redelivered: i64 = 0  # of these, not for the first time
+        self.waits: Times = Times()
+        self.runs: Times = Times()
         self.acked: i64 = 0  # what became of its jobs, counted at the node where it happened
         self.nacked: i64 = 0
         self.died: i64 = 0

@@ -29,6 +29,7 @@ from holdfast.core import (
     replicate,
     requeue,
     rules,
+    times,
     tombs,
 )
 from holdfast.core.copies import Copy, write_copy
@@ -61,8 +62,8 @@ def lend(node: Node, job: Job, peer: Peer) -> None:
     node.count("lent")
     job.state = ACTIVE
     is_first = not job.flags & HANDED_OUT
+    times.handed_out(node, job)
     job.flags |= HANDED_OUT | SPECIAL
-    job.queue.jobs_out += 1
     job.taker = 0
     leases.forget(node, job)
     node.handouts += 1

@@ -28,7 +28,21 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, fate, gates, history, home, links, peers, records, requeue, tombs, waiting
+from holdfast.core import (
+    acks,
+    errors,
+    fate,
+    gates,
+    history,
+    home,
+    links,
+    peers,
+    records,
+    requeue,
+    times,
+    tombs,
+    waiting,
+)
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.limits import REPLICATE_DEFAULT_MAX
@@ -426,6 +440,7 @@ def added_text(jid: bytes, says: bytes) -> bytes:
 
 def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.queue.adding -= 1
+    times.copied(node, job)
     history.added(node, job)
     if task.is_external:
         hand_over(node, job, task.confirmed)
@@ -531,6 +546,7 @@ def abort(node: Node, job: Job, error: bytes) -> None:
             history.not_accepted(node, each, error)
             acks.end(node, each, acks.ABORTED)
     if error:
+        times.refused(node, error)
         node.fill_slot(task.session, task.slot, b"-" + error + b"\r\n")
 
 

@@ -336,15 +336,11 @@ def throttle_of(node: Node, job: Job) -> Throttle | None:
 def is_open(node: Node, throttle: Throttle) -> bool:
     """Whether a job may pass; if it is only a matter of time the throttle wakes us then."""
     if throttle.most > 0 and not bounds.has_room(node, throttle):
+        node.domains.no_place += 1
         return False
-    if throttle.interval == 0:
+    if throttle.interval == 0 or grants.has_token(node, throttle):
         return True
-    if len(node.peers) > 1:
-        return grants.has_token(node, throttle)
-    now = now_ns(node)
-    if throttle.has_token(now):
-        return True
-    node.alarms.set(throttle, node.start + (throttle.next_at(now) + NS - 1) // NS)
+    node.domains.no_token += 1
     return False
 
 

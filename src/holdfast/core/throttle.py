@@ -146,6 +146,8 @@ class Domains:
         self.table: dict[bytes, Throttle] = {}
         self.sweep_above: i64 = DOMAINS_SWEEP
         self.has_places: bool = False  # a concurrency was set for something, at some time
+        self.no_token: i64 = 0  # how often a throttle, of a queue too, was asked and closed: by its rate
+        self.no_place: i64 = 0  # or by its concurrency
 
 
 def now_ns(node: Node) -> i64:

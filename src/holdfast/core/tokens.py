@@ -46,6 +46,7 @@ UNREACHED: Final = 5
 KEEP_WORDS: Final = [b"lost", b"ok", b"lost", b"cancelled", b"unknown", b"unknown"]
 
 TOKEN_BYTES_MAX: Final = 42  # three numbers in hex, of 32 and twice 64 bits, and two dots
+HEX_DIGITS: Final = b"0123456789abcdef"
 
 
 class Deed:
@@ -94,12 +95,11 @@ def read_deed(reader: Reader) -> Deed:
 
 def check_token(token: bytes) -> None:
     """Three numbers in hex, of which the first is the beginning of a node's id. Raises BadRequest."""
-    parts = token.split(b".")
-    if len(parts) != 3 or len(parts[0]) != 8 or len(token) > TOKEN_BYTES_MAX:
+    if (
+        len(token) > TOKEN_BYTES_MAX or token.find(b".") != 8 or b".." in token or token.endswith(b".")
+        or token.translate(None, HEX_DIGITS) != b".."
+    ):
         raise BadRequest(errors.BAD_TOKEN)
-    for part in parts:
-        if not part or not all([48 <= c <= 57 or 97 <= c <= 102 for c in part]):
-            raise BadRequest(errors.BAD_TOKEN)
 
 
 # -- here -------------------------------------------------------------------------------------------------
@@ -107,11 +107,10 @@ def check_token(token: bytes) -> None:
 
 def judge(node: Node, job: Job | None, token: bytes) -> i64:
     """Whether the token is that of the job's lease here (DONE), was (LOST), or is not ours to judge (STRANGE)."""
-    is_ours = token.startswith(node.node_id[:8] + b".%x." % int(node.start))
     if job is None:
-        return NOTHING if is_ours else STRANGE
+        return NOTHING if is_ours(node, token) else STRANGE
     if job.state == ACKED:
-        return STRANGE if job.flags & ACK_ONLY and not is_ours else NOTHING
+        return STRANGE if job.flags & ACK_ONLY and not is_ours(node, token) else NOTHING
     if job.state == WAIT_REPL:
         return STRANGE  # a copy was handed out elsewhere, before it had all of them
     lease = job.lease
@@ -121,7 +120,12 @@ def judge(node: Node, job: Job | None, token: bytes) -> i64:
         return DONE
     if node.broken("token-not-asked"):
         return DONE
-    return LOST if is_ours or requeue.is_leased(node, job) else STRANGE
+    return LOST if is_ours(node, token) or requeue.is_leased(node, job) else STRANGE
+
+
+def is_ours(node: Node, token: bytes) -> bool:
+    """Given by this node since it started."""
+    return token.startswith(b"%b.%x." % (node.node_id[:8], int(node.start)))
 
 
 def do_here(node: Node, deed: Deed) -> i64:
@@ -193,26 +197,31 @@ def take_ack(node: Node, deed: Deed) -> i64:
 
 
 class Elsewhere(Question):
-    """One deed that the node in its token must judge."""
+    """Deeds of one command, some of which the nodes in their tokens must judge."""
 
-    def __init__(self, session: Session, deed: Deed) -> None:
+    def __init__(self, session: Session, deeds: list[Deed], outcomes: list[int], is_many: bool) -> None:
         super().__init__(session)
-        self.deed: Deed = deed
-        self.outcome: i64 = STRANGE
+        self.deeds: list[Deed] = deeds
+        self.outcomes: list[int] = outcomes
+        self.asked: list[int] = []  # which of them, by place
+        self.is_many: bool = is_many
 
     def run(self, node: Node) -> None:
         """An ack is taken where the giver cannot be asked; that it is slow to answer does not mean that."""
-        if self.deed.what == ACK and not node.broken("answers-not-awaited"):
+        if self.deeds[0].what == ACK and not node.broken("answers-not-awaited"):
             node.alarms.set(self, node.now + inquire.WAIT_MS)  # it will answer, or its link will end
         else:
             inquire.finish(node, self)
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
-        self.outcome = reader.u8()
+        """Each answers for all; only what it says of its own tokens counts."""
+        for place in self.asked:
+            outcome = int(reader.u8())
+            if self.deeds[place].token[:8] == peer.node_id()[:8]:
+                self.outcomes[place] = outcome
 
     def reply(self, node: Node, out: BytesWriter) -> None:
-        outcome = self.outcome
-        write_outcome(out, self.deed, without_giver(node, self.deed) if outcome == STRANGE else outcome)
+        write_outcomes(node, out, self.deeds, self.outcomes, self.is_many)
 
 
 def without_giver(node: Node, deed: Deed) -> i64:
@@ -227,23 +236,49 @@ def without_giver(node: Node, deed: Deed) -> i64:
 
 def do(node: Node, session: Session, deed: Deed) -> None:
     """A command about one job under a token."""
-    check_token(deed.token)
-    deed.session = session
-    outcome = do_here(node, deed)
-    if outcome == STRANGE:
-        giver = inquire.find_peer(node, deed.token[:8])
-        if giver is not None and giver.index != ME and giver.is_linked:
+    do_all(node, session, [deed], False)
+
+
+def do_all(node: Node, session: Session, deeds: list[Deed], is_many: bool = True) -> None:
+    """A command about jobs under tokens, all of the same kind. All tokens are looked at before anything is done."""
+    for deed in deeds:
+        check_token(deed.token)
+        deed.session = session
+    outcomes = [int(do_here(node, deed)) for deed in deeds]
+    if STRANGE in outcomes:
+        question = Elsewhere(session, deeds, outcomes, is_many)
+        mask: i64 = 0
+        for place in range(len(deeds)):
+            if outcomes[place] == STRANGE:
+                giver = inquire.find_peer(node, deeds[place].token[:8])
+                if giver is not None and giver.index != ME and giver.is_linked:
+                    mask |= giver.bit
+                    question.asked.append(place)
+        if mask != 0:
             what = BytesWriter()
-            bus.write_u32(what, 1)
-            deed.write(what)
-            inquire.ask(node, Elsewhere(session, deed), inquire.LEASED, what.getvalue(), giver.bit)
+            bus.write_u32(what, len(question.asked))
+            for place in question.asked:
+                deeds[place].write(what)
+            inquire.ask(node, question, inquire.LEASED, what.getvalue(), mask)
             return
-        outcome = without_giver(node, deed)
-    write_outcome(node.out, deed, outcome)
+    write_outcomes(node, node.out, deeds, outcomes, is_many)
+
+
+def write_outcomes(node: Node, out: BytesWriter, deeds: list[Deed], outcomes: list[int], is_many: bool) -> None:
+    """What came of each, those that nobody could judge among them."""
+    if is_many:
+        write_array(out, len(deeds))
+    for i in range(len(deeds)):
+        outcome: i64 = outcomes[i]
+        if outcome == STRANGE:
+            outcome = without_giver(node, deeds[i])
+        write_outcome(out, deeds[i], outcome)
 
 
 def write_outcome(out: BytesWriter, deed: Deed, outcome: i64) -> None:
-    if outcome == LOST or (outcome == NOTHING and deed.what == PROGRESS):
+    if deed.what == KEEP:
+        write_bulk(out, KEEP_WORDS[outcome])
+    elif outcome == LOST or (outcome == NOTHING and deed.what == PROGRESS):
         write_error(out, errors.LEASE_LOST)
     elif outcome == UNREACHED:
         write_error(out, errors.UNREACHED)
@@ -251,54 +286,6 @@ def write_outcome(out: BytesWriter, deed: Deed, outcome: i64) -> None:
         write_simple(out, b"cancelled" if outcome == CANCELLED else b"ok")
     else:
         write_int(out, 1 if outcome == DONE else 0)
-
-
-class KeepAll(Question):
-    """A KEEPALIVE with leases of other nodes among them."""
-
-    def __init__(self, session: Session, deeds: list[Deed], outcomes: list[int]) -> None:
-        super().__init__(session)
-        self.deeds: list[Deed] = deeds
-        self.outcomes: list[int] = outcomes
-
-    def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
-        """Each answers for all; only what it says of its own tokens counts."""
-        for i in range(len(self.deeds)):
-            outcome = int(reader.u8())
-            if self.deeds[i].token[:8] == peer.node_id()[:8]:
-                self.outcomes[i] = outcome
-
-    def reply(self, node: Node, out: BytesWriter) -> None:
-        write_words(node, out, self.deeds, self.outcomes)
-
-
-def keep_all(node: Node, session: Session, deeds: list[Deed]) -> None:
-    """KEEPALIVE: all tokens are looked at before anything is done."""
-    for deed in deeds:
-        check_token(deed.token)
-        deed.session = session
-    outcomes = [int(do_here(node, deed)) for deed in deeds]
-    mask: i64 = 0
-    for i in range(len(deeds)):
-        if outcomes[i] == STRANGE:
-            giver = inquire.find_peer(node, deeds[i].token[:8])
-            if giver is not None and giver.index != ME and giver.is_linked:
-                mask |= giver.bit
-    if mask == 0:
-        write_words(node, node.out, deeds, outcomes)
-        return
-    what = BytesWriter()
-    bus.write_u32(what, len(deeds))
-    for deed in deeds:
-        deed.write(what)
-    inquire.ask(node, KeepAll(session, deeds, outcomes), inquire.LEASED, what.getvalue(), mask)
-
-
-def write_words(node: Node, out: BytesWriter, deeds: list[Deed], outcomes: list[int]) -> None:
-    write_array(out, len(deeds))
-    for i in range(len(deeds)):
-        is_forgotten = outcomes[i] == STRANGE and deeds[i].token.startswith(node.node_id[:8])
-        write_bulk(out, KEEP_WORDS[LOST if is_forgotten else outcomes[i]])
 
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:

@@ -46,6 +46,7 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"ADDJOBS": (PRODUCE, FIRST),
     b"GETJOB": (CONSUME, AFTER_FROM),
     b"ACKJOB": (CONSUME, JOBS),
+    b"ACKJOBS": (CONSUME, JOBS),
     b"FASTACK": (CONSUME, JOBS),
     b"NACK": (CONSUME, JOBS),
     b"RELEASE": (CONSUME, JOBS),

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from holdfast.core.times import Times
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import segment_path
 from holdfast.journal.format import BATCH, HEADER_BYTES, SEGMENT, Header, batch_head
@@ -54,6 +56,7 @@ class Writer:
         self.on_change: Callable[[], None] = lambda: None  # trouble came or went
         self.written = 0  # bytes, since the start
         self.syncs = 0
+        self.sync_times = Times()  # microseconds
         self.thread: Syncer | None = None
         self.lock = threading.Lock()  # held by the thread while it uses a descriptor, and here to change it
 
@@ -129,11 +132,13 @@ class Writer:
 
     def sync(self) -> bool:
         """Now, and wait for it."""
+        began = time.perf_counter_ns()
         try:
             self.disk.sync(self.descriptor)
         except OSError as error:
             self.lose(error)
             return False
+        self.sync_times.note((time.perf_counter_ns() - began) // 1000)
         self.syncs += 1
         self.synced = self.position
         return True
@@ -212,12 +217,14 @@ class Syncer:
         writer = self.writer
         with writer.lock:
             position = writer.position
+            began = time.perf_counter_ns()
             try:
                 writer.disk.sync(writer.descriptor)
             except OSError as error:
                 self.error = error
                 return
             writer.synced = max(writer.synced, position)
+            writer.sync_times.note((time.perf_counter_ns() - began) // 1000)
             writer.syncs += 1
 
     def stop(self) -> None:

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
-
-from mypy_extensions import i64
 
 from holdfast import form
 from holdfast.core import peers, views
 from holdfast.core.commands.cluster import members
 from holdfast.core.peers import ME
 from holdfast.core.version import VERSION
+from holdfast.shell.exposition import Snapshot, text_of
 from holdfast.shell.settings import SettingsError
 
 if TYPE_CHECKING:
     from holdfast.shell.server import Server
 
+TIMED_MAX: Final = 100
+"""Queues with histograms of their own, those that have handed out most: each is some fifty series."""
 QUEUES_MAX: Final = 1000
 """Queues with figures of their own, those with most jobs; a series per queue is what Prometheus bears worst."""
 TAKE_EVERY_S: Final = 5
@@ -38,54 +37,10 @@ STUCK_S: Final = 15.0
 """A loop that has not turned for so long is stuck: far longer than any command takes."""
 REQUEST_S: Final = 10.0
 
-# Name, kind, what it is. Names end as Prometheus wants them: _total counters, units in full.
-ABOUT: Final = {
-    "holdfast_info": ("gauge", "Always 1; who this is, by its labels"),
-    "holdfast_uptime_seconds": ("gauge", "Since the node started"),
-    "holdfast_jobs": ("gauge", "Jobs known to this node, copies for others among them"),
-    "holdfast_queues": ("gauge", "Queues of this node"),
-    "holdfast_queue_jobs": ("gauge", "Jobs of a queue by state: queued, leased, delayed, dead"),
-    "holdfast_queue_oldest_age_seconds": ("gauge", "How long the oldest queued job waits"),
-    "holdfast_queue_workers_waiting": ("gauge", "Workers that wait for a job of this queue"),
-    "holdfast_jobs_queued_total": ("counter", "Jobs put into the queue, each time one is"),
-    "holdfast_jobs_delivered_total": ("counter", "Jobs handed out"),
-    "holdfast_jobs_acked_total": ("counter", "Jobs acknowledged"),
-    "holdfast_jobs_nacked_total": ("counter", "Jobs given back as failed"),
-    "holdfast_jobs_dead_total": ("counter", "Jobs given up"),
-    "holdfast_jobs_expired_total": ("counter", "Jobs whose time to live was over"),
-    "holdfast_leases_lost_total": ("counter", "Leases that ended without an answer"),
-    "holdfast_events_total": ("counter", "What else happened, by event"),
-    "holdfast_commands_total": ("counter", "Commands run"),
-    "holdfast_command_seconds_total": ("counter", "Time spent in them"),
-    "holdfast_clients": ("gauge", "Connections of clients"),
-    "holdfast_clients_blocked": ("gauge", "Clients that wait for a job"),
-    "holdfast_connections_rejected_total": ("counter", "Connections refused because there were too many"),
-    "holdfast_network_bytes_total": ("counter", "Bytes from and to clients"),
-    "holdfast_memory_used_bytes": ("gauge", "Memory that jobs, queues and clients take"),
-    "holdfast_memory_max_bytes": ("gauge", "What they may take"),
-    "holdfast_memory_level": ("gauge", "0: enough; 1: above 75 %; 2: above 95 %"),
-    "holdfast_resident_memory_bytes": ("gauge", "Memory of the process"),
-    "holdfast_cpu_seconds_total": ("counter", "Processor time of the process"),
-    "holdfast_pause_longest_seconds": ("gauge", "The longest that something kept all clients waiting, by cause"),
-    "holdfast_faults_total": ("counter", "Faults in the machine; please report them"),
-    "holdfast_nodes_known": ("gauge", "Nodes of the cluster, this one among them"),
-    "holdfast_nodes_reachable": ("gauge", "Other nodes that can be given copies"),
-    "holdfast_link_up": ("gauge", "1 if there is a link to that node"),
-    "holdfast_bus_messages_total": ("counter", "Messages between nodes"),
-    "holdfast_bus_bytes_total": ("counter", "Bytes sent to other nodes"),
-    "holdfast_jobs_short_of_copies": ("gauge", "Jobs that have fewer copies than they should"),
-    "holdfast_workers": ("gauge", "Workers that said they are there"),
-    "holdfast_dead_jobs": ("gauge", "Dead jobs that are kept"),
-    "holdfast_journal_up": ("gauge", "1 while the journal can be written"),
-    "holdfast_journal_bytes": ("gauge", "Size of the journal"),
-    "holdfast_journal_unsynced_bytes": ("gauge", "Written and not on the disk yet"),
-    "holdfast_journal_written_bytes_total": ("counter", "Bytes written to the journal"),
-    "holdfast_journal_syncs_total": ("counter", "Times the journal was synced"),
-    "holdfast_metrics_age_seconds": ("gauge", "How old these figures are"),
-}
 # Of views.FIELDS: what is a state, and what a counter.
 STATES: Final = {"queued": b"len", "leased": b"out", "delayed": b"delayed", "dead": b"dead-kept"}
 COUNTED: Final = {
+    "holdfast_jobs_added_total": b"added", "holdfast_jobs_redelivered_total": b"redelivered",
     "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"jobs-out",
     "holdfast_jobs_acked_total": b"acked", "holdfast_jobs_nacked_total": b"nacked",
     "holdfast_jobs_dead_total": b"dead", "holdfast_jobs_expired_total": b"expired",
@@ -93,17 +48,6 @@ COUNTED: Final = {
 }
 OTHERS: Final = "(others)"
 """In place of a queue: all that have no figures of their own."""
-
-Labels = tuple[tuple[str, str], ...]
-
-
-@dataclass
-class Snapshot:
-    taken: float = 0.0
-    rows: list[tuple[str, Labels, float]] = field(default_factory=list)
-
-    def add(self, name: str, value: float | i64, **labels: str) -> None:
-        self.rows.append((name, tuple(labels.items()), float(value)))
 
 
 def take(server: Server) -> Snapshot:
@@ -118,6 +62,11 @@ def take(server: Server) -> Snapshot:
     add("holdfast_jobs", node.jobs)
     add("holdfast_queues", len(node.queues))
     add_queues(server, found)
+    add_histograms(server, found)
+    for code, refusals in node.refusals.items():
+        add("holdfast_refused_total", refusals, code=code)
+    add("holdfast_throttled_total", node.domains.no_token, limit="rate")
+    add("holdfast_throttled_total", node.domains.no_place, limit="concurrency")
     for event, count in node.counters.items():
         add("holdfast_events_total", count, event=event)
     commands: dict[bytes, list[int]] = {}
@@ -162,17 +111,19 @@ def take(server: Server) -> Snapshot:
         add("holdfast_journal_unsynced_bytes", max(0, writer.position - writer.synced))
         add("holdfast_journal_written_bytes_total", writer.written)
         add("holdfast_journal_syncs_total", writer.syncs)
+        found.add_times("holdfast_journal_sync_seconds", 1e-6, [writer.sync_times])
     return found
 
 
 def add_queues(server: Server, found: Snapshot) -> None:
     node = server.node
     queues = list(node.queues.values())
-    others = dict.fromkeys(views.FIELDS, 0)
+    others = dict.fromkeys([*views.FIELDS, b"added", b"redelivered"], 0)
     if len(queues) > QUEUES_MAX:
         queues.sort(key=lambda queue: queue.held, reverse=True)
     for place, queue in enumerate(queues):
         row = dict(zip(views.FIELDS, views.figures(node, queue), strict=True))
+        row |= {b"added": int(queue.added), b"redelivered": int(queue.redelivered)}
         if place < QUEUES_MAX:
             add_queue(found, queue.name.decode("utf-8", "backslashreplace"), row)
         else:
@@ -191,27 +142,16 @@ def add_queue(found: Snapshot, queue: str, row: dict[bytes, int]) -> None:
         found.add(metric, row[name], queue=queue)
 
 
-def text_of(snapshot: Snapshot, now: float) -> str:
-    """As Prometheus reads it, the rows of one name together."""
-    by_name: dict[str, list[tuple[Labels, float]]] = {}
-    age: tuple[str, Labels, float] = ("holdfast_metrics_age_seconds", (), now - snapshot.taken)
-    for name, labels, value in [*snapshot.rows, age]:
-        by_name.setdefault(name, []).append((labels, value))
-    lines = []
-    for name, rows in by_name.items():
-        kind, about = ABOUT[name]
-        lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{shown(labels)} {value:.10g}" for labels, value in rows]
-    return "\n".join(lines) + "\n"
-
-
-def shown(labels: Iterable[tuple[str, str]]) -> str:
-    pairs = [f'{name}="{escaped(value)}"' for name, value in labels]
-    return "{" + ",".join(pairs) + "}" if pairs else ""
-
-
-def escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def add_histograms(server: Server, found: Snapshot) -> None:
+    node = server.node
+    found.add_times("holdfast_replication_seconds", 1e-3, [node.copying])
+    used = sorted((queue for queue in node.queues.values() if queue.jobs_out), key=lambda queue: -queue.jobs_out)
+    named = {each.name.decode("utf-8", "backslashreplace"): [each] for each in used[:TIMED_MAX]}
+    if len(used) > TIMED_MAX:
+        named[OTHERS] = used[TIMED_MAX:]
+    for name, queues in named.items():
+        found.add_times("holdfast_job_wait_seconds", 1e-3, [each.waits for each in queues], queue=name)
+        found.add_times("holdfast_job_run_seconds", 1e-3, [each.runs for each in queues], queue=name)
 
 
 class Metrics:

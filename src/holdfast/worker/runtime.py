@@ -177,7 +177,7 @@ class Worker:
             hands.jobs.add(job)
             outcome = prepare(self.app, job)
             if outcome is not None:
-                log.error("job %s: %s", job.id, outcome.error)
+                log.error("job %s: %s", job.id, outcome.error, extra={"job": job.id})
                 teller.tell(job, outcome)
             elif job.task is not None and job.task.is_async:
                 hands.backlog.append(job)
@@ -235,7 +235,7 @@ class Worker:
             await asyncio.sleep(0.02)
         for job in list(hands.jobs):
             if not job.is_told:
-                log.warning("job %s is still running: it is given back", job.id)
+                log.warning("job %s is still running: it is given back", job.id, extra={"job": job.id})
                 hands.released += 1
                 teller.tell(job, Outcome("released"))
         if self._thread_slots is not None:

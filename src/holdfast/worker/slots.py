@@ -231,7 +231,8 @@ class ThreadSlot(threading.Thread):
             self.interrupt(job, TimeLimit)
         elif self._stopped_at and now - self._stopped_at > GRACE_S and not self.is_lost:
             self.is_lost = True
-            log.error("job %s does not stop: %s is stuck, and its thread with it", job.id, job.task.name)
+            about = {"job": job.id, "task": job.task.name}
+            log.error("job %s does not stop: %s is stuck, and its thread with it", job.id, job.task.name, extra=about)
             error = f"TimeLimit: {job.task.name} did not stop when told to"
             self._teller.tell(job, Outcome("dropped") if job.is_lost else Outcome("failed", error=error))
 

@@ -58,7 +58,7 @@ def full_bench() -> Bench:
     """Filled to the last byte, with one queue and one job."""
     bench = Bench(maxmemory="1mb", max_body_bytes="2mb")
     room = bench.node.full - bench.node.used
-    assert (bench.do("ADDJOB", "q", "b" * (room - 208 - 1503), "0") or b"").startswith(b"+DI")
+    assert (bench.do("ADDJOB", "q", "b" * (room - 208 - 2103), "0") or b"").startswith(b"+DI")
     assert bench.node.used == bench.node.full
     return bench
 
@@ -67,11 +67,11 @@ def test_a_waiting_call_that_finds_no_memory_makes_no_queue() -> None:
     """Five per cent beyond the limit for those who wait, to the byte; all queues or none."""
     bench = full_bench()
     more = bench.node.full // 100 * 5
-    name = "n" * ((more - 1500 - 1503) // 3)
+    name = "n" * ((more - 2100 - 2103) // 3)
     assert bench.do("GETJOB", "FROM", "x", name + "n") == OOM
     assert list(bench.node.queues) == [b"q"] and bench.node.used == bench.node.full
     assert bench.do("GETJOB", "FROM", "x", name) is None
-    assert bench.node.used == bench.node.full + 1503 + 1500 + 3 * len(name) <= bench.node.full + more
+    assert bench.node.used == bench.node.full + 2103 + 2100 + 3 * len(name) <= bench.node.full + more
     assert bench.step(2, "GETJOB", "FROM", "yy" * 2).reply == OOM
     assert bench.step(2, "GETJOB", "FROM", "x").reply is None  # a known queue takes no memory
 
@@ -89,7 +89,7 @@ def test_memory_does_not_grow_beyond_its_bound_with_a_new_queue() -> None:
     bench = Bench(maxmemory="1mb")
     room = bench.node.full - bench.node.used
     assert (bench.do("ADDJOB", "new", "b" * (room - 208), "0") or b"").startswith(b"-OOM")
-    assert (bench.do("ADDJOB", "new", "b" * (room - 208 - 1509), "0") or b"").startswith(b"+DI")
+    assert (bench.do("ADDJOB", "new", "b" * (room - 208 - 2109), "0") or b"").startswith(b"+DI")
     assert bench.node.used == bench.node.full
 
 
@@ -120,7 +120,7 @@ def test_the_oldest_hand_out_is_evicted_first_and_no_more_than_needed() -> None:
     ids = [*spend(bench, 5), first]
     assert first in (bench.do("GETJOB", "NOHANG", "FROM", "once") or b"")
     goal = node.full // 100 * 95
-    bench.do("ADDJOB", "q", "b" * (goal - node.used - 208 - 1503), "0")
+    bench.do("ADDJOB", "q", "b" * (goal - node.used - 208 - 2103), "0")
     assert node.level == 2 and node.used == goal
     assert [node.find(jid) is not None for jid in ids] == [True] * 6
     bench.do("ADDJOB", "q", "", "0")  # 208 bytes more, and the sum must be below 95 %
@@ -253,7 +253,7 @@ def test_eviction_finds_what_is_many_pages_away() -> None:
     for _ in range(2 * PAGE_SLOTS):
         bench.do("ADDJOB", "once", "", "0", "RETRY", "0")
     bench.do("GETJOB", "NOHANG", "COUNT", "100000", "FROM", "once")
-    body = "b" * (bench.node.full - bench.node.used - 208 - 1509 + 100)
+    body = "b" * (bench.node.full - bench.node.used - 208 - 2109 + 100)
     assert (bench.do("ADDJOB", "big", body, "0") or b"").startswith(b"+DI")
 
 

@@ -22,6 +22,7 @@ from holdfast.core import (
     replicate,
     requeue,
     results,
+    times,
     waiting,
 )
 from holdfast.core.commands.leases import ACK_WORDS, ack_one, has_options
@@ -277,7 +278,7 @@ def fastack(node: Node, session: Session, argv: list[bytes]) -> None:
         job = node.find(argv[i])
         if job is not None:
             if job.state != ACKED:
-                job.queue.acked += 1
+                times.acked(node, job)
                 history.acked(node, job, session)
             acks.fast(node, job)
             count += 1

@@ -49,6 +49,15 @@ def ack_one(node: Node, session: Session, argv: list[bytes]) -> None:
         write_int(node.out, 1 if tokens.take_ack(node, deed) == tokens.DONE else 0)
 
 
+def ackjobs(node: Node, session: Session, argv: list[bytes]) -> None:
+    """Acknowledge many jobs, each under the token that GETJOB WITHMETA gave.
+
+    Answers with one reply for each, what ACKJOB id TOKEN token would answer: 1, 0 if the job had ended before, or the
+    error LEASELOST, which concerns that job alone.
+    """
+    tokens.do_all(node, session, read_pairs(argv, 1, tokens.ACK, errors.ACK_PAIRS))
+
+
 def nack(node: Node, session: Session, argv: list[bytes]) -> None:
     """Give jobs back because they could not be done. Answers how many.
 
@@ -133,17 +142,25 @@ def keepalive(node: Node, session: Session, argv: list[bytes]) -> None:
     A lease can be made longer as often as wanted, up to the end of the job's life.
     """
     ms = at_least(argv[1], 1, errors.KEEP_RANGE)
-    pairs = (len(argv) - 2) // 2
-    if ms > DURATION_S_MAX or len(argv) % 2 == 1 or pairs < 1 or pairs > LEASES_AT_ONCE:
+    if ms > DURATION_S_MAX:
         raise BadRequest(errors.KEEP_RANGE)
+    deeds = read_pairs(argv, 2, tokens.KEEP, errors.KEEP_RANGE)
+    for deed in deeds:
+        deed.ms = ms
+    tokens.do_all(node, session, deeds)
+
+
+def read_pairs(argv: list[bytes], first: i64, what: i64, wrong: bytes) -> list[Deed]:
+    """The same deed for many: id and token of each."""
+    words = i64(len(argv)) - first
+    if words % 2 == 1 or words < 2 or words > 2 * LEASES_AT_ONCE:
+        raise BadRequest(wrong)
     deeds: list[Deed] = []
-    for i in range(2, len(argv), 2):
+    for i in range(first, len(argv), 2):
         if not is_id(argv[i]):
             raise BadRequest(errors.BAD_ID)
-        deed = Deed(tokens.KEEP, argv[i], argv[i + 1])
-        deed.ms = ms
-        deeds.append(deed)
-    tokens.keep_all(node, session, deeds)
+        deeds.append(Deed(what, argv[i], argv[i + 1]))
+    return deeds
 
 
 def progress(node: Node, session: Session, argv: list[bytes]) -> None:

@@ -77,6 +77,8 @@ COMMANDS: Final = [
             "Fetch jobs, waiting for them if there are none.", jobs.getjob),
     Command("ACKJOB", -1, "w", JOBS, "id [id ...] | id [TOKEN token] [RESULT bytes]",
             "Acknowledge jobs: their work is done.", jobs.ackjob),
+    Command("ACKJOBS", -3, "w", JOBS, "id token [id token ...]", "Acknowledge many jobs, each under its token.",
+            leases.ackjobs),
     Command("FASTACK", -1, "w", JOBS, "id [id ...]", "Acknowledge jobs with fewer messages.", jobs.fastack),
     Command("NACK", -1, "w", JOBS,
             "id [id ...] | id [TOKEN token] [DELAY s] [ERROR text] [RETRYAFTERMS n] [DEAD]",

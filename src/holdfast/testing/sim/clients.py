@@ -124,6 +124,10 @@ def text(value: Any) -> str:
 
 def meaning(f: str, reply: Any) -> tuple[str, Value]:
     """What a reply says, in the words of the history."""
+    if f == "ack" and isinstance(reply, list):  # of ACKJOBS
+        if len(reply) > 1:
+            return OK, {"count": sum(each == 1 for each in reply), "replies": plain(reply)}
+        reply = reply[0]
     if isinstance(reply, Exception):
         return INFO if str(reply).startswith("UNKNOWN") else FAIL, {"error": str(reply)}
     if f == "add" and isinstance(reply, list):

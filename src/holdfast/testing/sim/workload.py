@@ -268,6 +268,8 @@ def words_of(f: str, id: str, value: Value) -> list[str]:
         return ["KEEPALIVE", str(value["ms"]), id, token]
     if f in ("retry", "bury"):
         return ["DEAD", "RETRY" if f == "retry" else "DELETE", id]
+    if f == "ack" and token and result is None and int(id[12], 16) % 2:
+        return ["ACKJOBS", id, token]  # the form for many; every second job
     words = [COMMANDS[f], id]
     if token and f != "working":
         words += ["TOKEN", token]

@@ -37,6 +37,28 @@ def another_node_asks_the_one_that_gave_the_lease(new: New) -> None:
     end_well(sim, job, deliveries=2)
 
 
+@catches("token-not-asked")
+def one_command_about_the_leases_of_several_nodes(new: New) -> None:
+    """A worker has jobs of A, of B and of C, two of them no longer. It says so of all at A, which asks the others."""
+    sim = new(nodes="ABC", seed=207)
+    late = sim.add_job(at="B", replicate=3, retry_s=2, queue="late")
+    _, slow = sim.take(at="B", queue="late")
+    sim.run_for(seconds=3)
+    again, quick = sim.take(at="B", queue="late")
+    assert again == late
+    jobs = {name: sim.add_job(at=name, replicate=3, retry_s=60, queue=name) for name in "ABC"}
+    tokens = {name: sim.take(at=name, queue=name)[1] for name in "ABC"}
+    pairs = [word for name in "ABC" for word in (jobs[name], tokens[name])]
+    words = ["ACKJOBS", *pairs, late, slow, late, quick, jobs["C"], tokens["C"]]
+    _, reply = sim.command("A", "ack", [word.encode() for word in words], {"ids": [*jobs.values(), late]})
+    said = reply["replies"]
+    assert said[:3] == [1, 1, 1]
+    assert str(said[3]).startswith("LEASELOST"), "a stale token was believed by a node that could have asked"
+    assert said[4:] == [1, 0]
+    end_well(sim, *jobs.values())
+    end_well(sim, late, deliveries=2)
+
+
 @catches("answers-not-awaited")
 def one_that_is_slow_to_answer_can_be_asked(new: New) -> None:
     """As above, but the answer takes longer than a node waits for most others."""
