@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from harness import Client, ErrorReply, Node, until
+from told import Memory, check, work
 
 import holdfast
 
@@ -35,62 +36,6 @@ def doomed(*flags: str) -> Iterator[tuple[Node, Client]]:
         node.signal(signal.SIGKILL)
         node.wait()
         node.stop()
-
-
-
-
-class Memory:
-    """What clients were told, over all lives of a node."""
-
-    def __init__(self) -> None:
-        self.added: set[bytes] = set()
-        self.ending: set[bytes] = set()  # an ack was sent
-        self.ended: set[bytes] = set()  # and answered
-        self.once: set[bytes] = set()
-        self.out_once: dict[bytes, int] = {}  # at-most-once jobs by how often they came
-        self.lock = threading.Lock()
-
-
-def work(port: int, memory: Memory, seed: int) -> None:
-    """Add, get and acknowledge until the connection breaks."""
-    dice = random.Random(seed)
-    try:
-        with Client(("127.0.0.1", port)) as client:
-            while True:
-                number = dice.random()
-                if number < 0.5:
-                    is_once = dice.random() < 0.3
-                    body = os.urandom(dice.randrange(1, 300))
-                    jid = client.ask("ADDJOB", "q", body, 0, "RETRY", 0 if is_once else 3600)
-                    with memory.lock:
-                        (memory.once if is_once else memory.added).add(jid)
-                elif number < 0.99:
-                    for _, jid, _ in client.ask("GETJOB", "NOHANG", "FROM", "q") or []:
-                        with memory.lock:
-                            if jid.endswith((b"0SQ", b"2SQ", b"4SQ", b"6SQ", b"8SQ", b"aSQ", b"cSQ", b"eSQ")):
-                                memory.out_once[jid] = memory.out_once.get(jid, 0) + 1
-                            memory.ending.add(jid)
-                        if client.ask("ACKJOB", jid) == 1:
-                            with memory.lock:
-                                memory.ended.add(jid)
-                else:
-                    client.ask("BGREWRITEAOF")
-    except (OSError, EOFError, TimeoutError):
-        pass
-
-
-def check(client: Client, memory: Memory) -> None:
-    """After a start: all that was answered holds."""
-    known: set[bytes] = set()
-    cursor = b"0"
-    while True:
-        cursor, found = client.ask("JSCAN", cursor, "COUNT", 10_000)
-        known.update(found)
-        if cursor == b"0":
-            break
-    assert not (memory.added - memory.ending) - known, "an accepted job is gone"
-    assert not memory.ended & known, "an acknowledged job is back"
-    assert all(count == 1 for count in memory.out_once.values()), "an at-most-once job came twice"
 
 
 @pytest.mark.parametrize("policy", ["everysec", "always"])
@@ -120,7 +65,7 @@ def test_a_node_killed_at_random_keeps_every_word(tmp_path: Path, policy: str) -
         node.stop()
     with Node("--dir", str(tmp_path)) as node, node.client() as client:
         check(client, memory)
-    assert len(memory.added) > 10 * KILLS and len(memory.ended) > 5 * KILLS and memory.out_once
+    assert len(memory.added) > 10 * KILLS and len(memory.ended) > 5 * KILLS and memory.out
 
 
 def test_a_clean_restart_under_load_doubles_no_job_in_flight(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ A turn is written to the journal of the node first, and, if somebody waits for w
 there before that: what is said in both is never only in the second.
 
 Moving is done in slices, as a rewrite is. To its own: the new journal gets a snapshot of the queue's jobs while what
-happens to them goes to both; then OWN is synced, and from there on it goes to the new one alone. Back: the jobs are
-written to the journal of the node, slice by slice, with what happens going to both; then SHARED is synced, and the
-folder is removed. A crash before the word is on the disk leaves the old journal in force, complete; one after it
-the new.
+happens to them goes to both; then OWN is synced, and from there on it goes to the new one alone. Back: OWN is said once
+more, the jobs are written to the journal of the node, slice by slice, with what happens going to both; then SHARED
+is synced, and the folder is removed. A crash before the word is on the disk leaves the old journal in force,
+complete; one after it the new.
 """
 from __future__ import annotations
 
@@ -358,6 +358,7 @@ class ToShared:
 
     def begin(self) -> None:
         self.journal.commit()
+        books.own(self.journal.node, self.own.its)  # once more: what a try that was cut short has left does not count
         self.own.its.is_both = True
         self.own.move = self
         self.walk = Walk(self.journal.node, self.own.its)

@@ -202,6 +202,46 @@ def test_what_a_move_that_was_cut_short_left_behind_stands_in_nobodys_way(tmp_pa
     life.kill()
 
 
+def cut_short(life: Life) -> Work:
+    """The jobs of q are on their way back to the journal of the node, all but the last word."""
+    assert life.do("QUEUE", "SET", "q", "journal", "shared") == b"+OK\r\n"
+    each = work(life)
+    assert each is not None
+    each.begin()
+    while not each.step():
+        pass
+    return each
+
+
+@pytest.mark.parametrize("how", ["killed", "put off"])
+def test_what_ended_since_a_move_was_cut_short_stays_ended_after_the_next(tmp_path: Path, how: str) -> None:
+    """The journal of the node has the job from the first try, and hears of its ack nowhere, since only the queue's own
+    has to. The second try does not write a job that is gone. Nobody takes the first one's word then."""
+    life = Life(tmp_path)
+    own(life)
+    jid, other, stays = life.add("acknowledged"), life.add("put elsewhere"), life.add("stays")
+    each = cut_short(life)
+    if how == "killed":
+        life.kill()
+        life = Life(tmp_path, now=LATER)
+    else:
+        each.abandon(OSError(0, "put off"))
+    assert life.do("ACKJOB", jid) == b":1\r\n"
+    assert life.do("MOVE", other, "elsewhere") == b":1\r\n"
+    if how == "killed":
+        life.kill()
+        life = Life(tmp_path, now=LATER + 500)
+        assert names(life) == [b"stays"] and names(life, b"elsewhere") == [b"put elsewhere"]
+    settle(life)
+    assert folders(tmp_path) == []
+    life.kill()
+    life = Life(tmp_path, now=LATER + 1000)
+    assert life.node.find(jid) is None, "acknowledged, and back"
+    assert names(life) == [b"stays"] and names(life, b"elsewhere") == [b"put elsewhere"]
+    assert life.node.find(stays) is not None and life.node.jobs == 2
+    life.kill()
+
+
 def test_a_flush_of_everything_is_one_of_the_own_journal_too(tmp_path: Path) -> None:
     life = Life(tmp_path, policy="no")
     own(life)
@@ -357,9 +397,9 @@ class Schedule:
                 self.work = journal.next_work(0, 0)
                 if self.work is not None:
                     self.work.begin()
-            elif self.dice.random() < 0.1:
-                raise OSError(0, "put off")
             elif each.step():
+                if self.dice.random() < 0.25:
+                    raise OSError(0, "put off, when all but the last word was said")
                 each.sync()
                 each.end()
                 self.work = None
