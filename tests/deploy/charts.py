@@ -1,8 +1,8 @@
 """Renders a Helm chart as `helm template` would, as far as ours goes: no helm is to be had from PyPI, npm or Debian.
 
-The language is that of Go's text/template: text with actions in double braces, a dash inside which eats the space beside
-it; pipelines whose last value is the last argument of the next function. Only what the chart uses is here, and anything
-else is an error: an action, a function or a value nobody knows must not pass for an empty text. (Go itself would put
+The language is that of Go's text/template: text with actions in double braces, a dash inside which eats the space
+beside it; pipelines whose last value is the last argument of the next function. Only what the chart uses is here, and
+anything else is an error: an action, a function or a value nobody knows must not pass for an empty text. (Go itself would put
 `<no value>` there.)
 """
 from __future__ import annotations

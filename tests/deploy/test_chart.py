@@ -1,4 +1,5 @@
-"""The Helm chart, rendered (charts.py) and held against the schemas of Kubernetes, as it comes and with other values."""
+"""The Helm chart, rendered (charts.py) and held against the schemas of Kubernetes: as it comes, and with other values.
+"""
 from __future__ import annotations
 
 import copy
