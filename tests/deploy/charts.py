@@ -2,8 +2,8 @@
 
 The language is that of Go's text/template: text with actions in double braces, a dash inside which eats the space
 beside it; pipelines whose last value is the last argument of the next function. Only what the chart uses is here, and
-anything else is an error: an action, a function or a value nobody knows must not pass for an empty text. (Go itself would put
-`<no value>` there.)
+anything else is an error: an action, a function or a value nobody knows must not pass for an empty text (Go itself
+would put `<no value>` there).
 """
 from __future__ import annotations
 
