@@ -25,7 +25,7 @@ def journal() -> None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
+def held(folder: Path, old_too: bool = False, to_read: bool = True) -> Iterator[list[Path]]:
     """The journals in a folder, that of the node first, for us alone.
 
     What is old nobody writes to any more, so it may be looked at while a node runs; no node starts with it, so there is
@@ -51,7 +51,7 @@ def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
         fail(f"there is no journal in {folder}")
     with in_words(path):
         try:
-            held_lock = lock(root)
+            held_lock = lock(root, to_read)
         except InUse:
             raise JournalError(f"{root} is in use: stop the node, or the program that has opened it, first") from None
         try:
@@ -106,7 +106,7 @@ def check(folder: Path) -> None:
 @FOLDER
 def repair(folder: Path) -> None:
     """Leave out what is damaged, so that a node can start with the rest. The damaged files are kept."""
-    with held(folder) as paths:
+    with held(folder, to_read=False) as paths:
         done = [words for path in paths for words in inspect.repair(path, Disk())]
         for words in done:
             click.echo(words)

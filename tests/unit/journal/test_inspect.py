@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,29 @@ def test_a_missing_segment_is_replaced_by_one_that_says_so(folder: Path) -> None
     assert "is missing" in run("check", folder).output
     assert "was missing" in run("repair", folder).output
     assert run("check", folder).exit_code == 0
+
+
+def test_a_journal_of_a_queue_that_is_gone_is_replaced_by_one_that_says_so(folder: Path) -> None:
+    """The jobs of the queue are lost. Of those of others one at most once may have been handed out there."""
+    life = Life(folder)
+    life.do("ADDJOB", "other", "kept", "0")
+    own(life)
+    life.kill()
+    [path] = (folder / "queues").iterdir()
+    shutil.rmtree(path)
+    with pytest.raises(JournalError, match=f"holdfast journal repair {folder}"):
+        Life(folder)
+    result = run("check", folder)
+    assert result.exit_code == 1 and f"there is nothing in {path}" in result.output
+    assert "the jobs that its queue had are lost" in run("repair", folder).output
+    assert run("check", folder).exit_code == 0
+    life = Life(folder)
+    assert life.bodies() == [] and life.node.jobs == 1
+    life.add("after")
+    life.kill()
+    life = Life(folder)
+    assert life.bodies() == [b"after"]
+    life.kill()
 
 
 def test_a_damaged_snapshot_is_repaired_too(folder: Path) -> None:
