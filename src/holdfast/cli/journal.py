@@ -11,7 +11,7 @@ import click
 from holdfast.journal import inspect, old, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, JournalError
-from holdfast.journal.lock import lock, unlock
+from holdfast.journal.lock import InUse, lock, unlock
 
 
 @click.group()
@@ -50,7 +50,10 @@ def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
     if not path.is_dir():
         fail(f"there is no journal in {folder}")
     with in_words(path):
-        held_lock = lock(root)
+        try:
+            held_lock = lock(root)
+        except InUse:
+            raise JournalError(f"{root} is in use: stop the node, or the program that has opened it, first") from None
         try:
             yield paths or [path, *inspect.own_folders(path)]
         finally:
@@ -64,6 +67,8 @@ def in_words(path: Path) -> Iterator[None]:
         yield
     except JournalError as error:
         fail(str(error))
+    except BrokenPipeError:
+        raise  # whoever reads what we print has seen enough
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror}")
 
@@ -83,6 +88,9 @@ def check(folder: Path) -> None:
     with held(folder) as paths:
         found = [inspect.check(path) for path in paths]
         files, size, batches = (sum(each) for each in zip(*((each.files, each.size, each.batches) for each in found)))
+        if not any(each.files or each.error for each in found):
+            click.echo(f"there is nothing in {paths[0]}: a node would start without jobs")
+            return
         click.echo(f"{files} files, {size} bytes, {batches} batches are good")
         for cut in [each.cut for each in found if each.cut is not None]:
             click.echo(f"the last {cut.size} bytes of {cut.path}, from byte {cut.position} on, were not completely "

@@ -12,6 +12,10 @@ from holdfast.journal.folder import JournalError
 LOCK: Final = "lock"
 
 
+class InUse(JournalError):
+    """Another process has the folder."""
+
+
 def lock(folder: Path) -> int:
     """Take the folder, made if need be, for this process; what to give to `unlock`. Raises JournalError."""
     try:
@@ -23,7 +27,10 @@ def lock(folder: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise JournalError(f"the folder {folder} is used by another node; give each its own --dir") from None
+        raise InUse(
+            f"the folder {folder} is used by another node, or by a program that has opened it as file:…; "
+            "each needs its own"
+        ) from None
     return descriptor
 
 

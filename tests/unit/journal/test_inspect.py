@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,7 +136,7 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
     held = lock(folder)
     try:
         result = run("repair", folder)
-        assert result.exit_code == 1 and "used by another node" in result.output
+        assert result.exit_code == 1 and f"{folder} is in use: stop the node" in result.output
     finally:
         unlock(held)
 
@@ -142,6 +144,24 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
 def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     result = run("check", tmp_path)
     assert result.exit_code == 1 and "there is no journal in" in result.output
+    (tmp_path / "journal").mkdir()
+    result = run("check", tmp_path)
+    assert result.exit_code == 0 and "a node would start without jobs" in result.output
+
+
+def test_nothing_is_wrong_when_the_reader_of_a_dump_has_seen_enough(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    for _ in range(2000):  # more than a pipe holds
+        life.add("x")
+    life.kill()
+    dump = subprocess.Popen([sys.executable, "-m", "holdfast", "journal", "dump", str(tmp_path)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert dump.stdout is not None and dump.stderr is not None
+    assert b"00000001.log" in dump.stdout.readline()
+    dump.stdout.close()
+    assert dump.stderr.read() == b""
+    dump.stderr.close()
+    dump.wait(60)
 
 
 def test_journals_of_queues_are_looked_at_and_mended_too(folder: Path) -> None:
