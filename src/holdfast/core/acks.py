@@ -14,7 +14,8 @@ What makes this right, each from a schedule that broke something simpler (see do
 * A node that does not know the job answers `unknown` and keeps a tombstone, so that a copy which arrives
   later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count: ask again.
 * Where a holder has lost what it knew (its disk, the last second of it, or an ADDJOB it had not finished), it may
-  have been the only one to know of another. Such a set is not trusted any more: every member is asked.
+  have been the only one to know of another. Such a set is not trusted any more: every member is asked. Nor is that
+  of a job that may have been made twice under one id (keyed.py).
 * An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
   taken the ending over, or when every member has said that it knows nothing.
 """

@@ -10,6 +10,10 @@ same id when it is back: it knows. Another home is not asked: were the first one
 and with it one of the same id that the second had accepted. When the producer's patience ends first, it is told
 UNKNOWN, with the id: it may look, or add again with the same unique key.
 
+A node that was killed meanwhile knows nothing of a job it had not accepted yet, and makes it anew; but copies from the
+first time may be with others. So an ADD says that it is repeated, wherever it goes from then on: who makes the job does
+not trust its own set of holders, and the ending is told to every member (acks.py).
+
 An ADD that arrives when that patience is over is not carried out, however long it was on its way: its producer has been
 told by then, and may have gone on. Done late, an old ONDUP replace would end the job that was added since.
 """
@@ -58,6 +62,7 @@ IS_MANY: Final = 1
 IS_ASYNC: Final = 2
 SAYS: Final = 4
 IS_SHARED: Final = 8
+IS_REPEATED: Final = 16
 
 
 class FarSlot(Slot):
@@ -195,6 +200,7 @@ def link_up(node: Node, peer: Peer) -> None:
     """Ask again: under the same numbers, and with the same ids."""
     for add in node.forwards.adds.values():
         if add.target == peer.index:
+            add.is_repeated = True
             write_add(node, peer, add)
 
 
@@ -208,7 +214,7 @@ def write_add(node: Node, peer: Peer, add: Add) -> None:
     bus.write_i8(out, add.hops)
     bus.write_i8(out, (
         (IS_MANY if add.is_many else 0) | (IS_ASYNC if options.is_async else 0) | (SAYS if options.says else 0)
-        | (IS_SHARED if add.is_shared else 0)
+        | (IS_SHARED if add.is_shared else 0) | (IS_REPEATED if add.is_repeated else 0)
     ))
     bus.write_i64(out, node.now - add.asked)
     bus.write_i64(out, 0 if add.until == 0 else max(1, add.until - node.now))
@@ -267,6 +273,7 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
     add.slot = FarSlot(peer.index, number)
     add.hops = hops + 1
     add.is_shared = flags & IS_SHARED != 0
+    add.is_repeated = flags & IS_REPEATED != 0
     add.prefix = prefix
     for _ in range(count):
         seq = reader.long()

@@ -66,6 +66,7 @@ class Add:
         self.number: i64 = 0  # under which number
         self.hops: i64 = 0
         self.is_shared: bool = False  # a job of the cluster's own: others may make it, too, under the same id
+        self.is_repeated: bool = False  # asked for before, over a link that broke: it may have been made then, too
 
 
 def is_keyed(options: AddOptions) -> bool:
@@ -216,7 +217,7 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
         more = more.copy()  # each job has its own
     job.more = more
     job.flags |= SPECIAL
-    if add.is_shared and not node.broken("shared-job-known"):
+    if may_have_been_made(node, add):
         acks.distrust(node, job)
     node.keep(job)
     if queue.total_most > 0:
@@ -226,6 +227,13 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
         if options.delay == 0:
             groups.join(node, job)
     return job
+
+
+def may_have_been_made(node: Node, add: Add) -> bool:
+    """Whether somebody may hold a copy of a job of this id that was not made here, or in an earlier life of this node:
+    a home that is killed before it has accepted a job knows nothing of it, nor of the copies it sent."""
+    is_shared = add.is_shared and not node.broken("shared-job-known")
+    return is_shared or (add.is_repeated and not node.broken("repeated-add-known"))
 
 
 def minutes_of(add: Add) -> i64:

@@ -69,6 +69,7 @@ MUTANTS: Final[dict[str, str]] = {
     "lost-tail-trusted": "a start from a disk that may lack the last second believes to know all holders",
     "forgetful-holder-believed": "a holder that knows nothing of the job is taken for one that never knew anything",
     "shared-job-known": "a job that several nodes may make, the end of a batch, is ended where it is known to be",
+    "repeated-add-known": "a home that makes a job when it is asked again believes to know of all its copies",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
     "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
     "collector-forgets": "who collects an ack need not have it on disk itself",

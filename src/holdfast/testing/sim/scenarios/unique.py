@@ -81,6 +81,31 @@ def an_add_that_comes_too_late_replaces_nothing(new: New) -> None:
     end_well(sim, job)
 
 
+@catches("repeated-add-known")
+def a_job_made_twice_under_one_id_ends_everywhere(new: New) -> None:
+    """The home, B, gave C a copy and was killed before it had accepted the job. Asked again it makes the job anew, with
+    a copy at A; C is away until nobody has a tombstone any more."""
+    sim = new(nodes="ABC", seed=331)
+    key = unique_at(sim, "BCA")
+    sim.add_keyed(at="A", unique=key, replicate=1)  # so that its slot has a home
+    sim.run_for(seconds=1)
+    assert sim.consume_and_ack(at="A")
+    late = sim.hold("C", "B")
+    adding = sim.begin_add(at="A", replicate=2, timeout_ms=10_000, keys=keys_of(key), holders="BC", home="B")
+    sim.run_for(seconds=0.03)
+    sim.crash("B")
+    sim.cut("C")
+    sim.end_fault(late)
+    sim.run_for(seconds=0.5)
+    sim.restart("B")
+    sim.run_for(seconds=3)
+    job = adding.id
+    assert job and set(sim.copies(job)) == {"A", "B", "C"}, (adding.ended, sim.copies(job))
+    assert sim.consume_and_ack(at="A") == job
+    sim.run_for(seconds=60)
+    end_well(sim, job)
+
+
 @catches("window-ends-with-job")
 def a_window_outlives_its_job_and_its_home(new: New) -> None:
     sim = new(nodes="ABC", seed=323)
