@@ -287,10 +287,13 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
 
 def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     """The taker has recorded that it does not have it: it is ours to queue again, if no other holder has."""
-    job = peer.moves.pop(int(reader.long()), None)
+    number = int(reader.long())
+    job = peer.moves.pop(number, None)
     reader.job_id()
     if job is None or not node.is_here(job) or job.state != ACTIVE or not job.flags & MOVING:
         return
+    if any([later > number and moved is job for each in node.peers for later, moved in each.moves.items()]):
+        return  # its time came before this answer, and it was given again: that is the move it is on
     job.flags &= ~MOVING
     job.responsible = ME
     if job.retry == 0:
