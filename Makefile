@@ -212,6 +212,7 @@ show-console: setup servers ## Every promise of the console and of operations, r
 docs: setup ## Write docs/reference from the tables in the code and the figures in README.md; build the site
 	@$(PY) -m tools.reference
 	@$(PY) -m tools.figures
+	@$(PY) -m tools.architecture
 	@$(PY) -m tools.site build/site
 
 .PHONY: rewrite-scripts

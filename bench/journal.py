@@ -6,7 +6,12 @@
               are medians over the rounds.
     history   how many records of it a second are read from that node, and made into Arrow tables.
     restart   CPU time and memory of a node that starts with a million pending jobs: from the journal as it was
-              written, and from a snapshot. Bytes on disk per job.
+              written, with no rewrite in between, and from a snapshot. Bytes on disk per job.
+
+The issue of the journal set the goals for time. Those for bytes are ours: a pending job of 64 bytes takes 280 bytes in
+memory (bench/core.py), and one that was read back a quarter more at most, since reading leaves garbage behind. On disk
+such a job takes 113 bytes as ADD, 65 of them its body and the name of its queue, and 164 as JOB in a snapshot, which
+says all there is to know. Both goals leave a fifth: whoever needs more has added a field to every job, and should know.
 
 Each figure with a goal is a line of GOALS. The end is 0 if all are met, 1 if one falls short, 2 if a run was void,
 3 if a program is missing. `--quick` runs the same steps with few jobs and judges nothing.
@@ -58,7 +63,7 @@ GOALS = (
     Goal("restart-log", "restart with a million jobs, CPU", 5.0, at_least=False, unit=" s"),
     Goal("restart-snapshot", "restart from a snapshot of a million jobs, CPU", 3.0, at_least=False, unit=" s"),
     Goal("memory", "memory per 64-byte job after a restart", 350, at_least=False, unit=" bytes"),
-    Goal("disk", "bytes on disk per 64-byte job, as written", 160, at_least=False, unit=" bytes"),
+    Goal("disk", "bytes on disk per 64-byte job, as written", 140, at_least=False, unit=" bytes"),
     Goal("disk-snapshot", "bytes on disk per 64-byte job in a snapshot", 200, at_least=False, unit=" bytes"),
 )
 
@@ -68,15 +73,21 @@ class Cell:
     """A server with a policy at a pipeline: what a job costs it, over the rounds."""
 
     cpu_us: list[float] = field(default_factory=list)
-    rate: list[float] = field(default_factory=list)
+    rate: list[float] = field(default_factory=list)  # commands per second
+    jobs: list[float] = field(default_factory=list)  # jobs per second, through all their commands
 
     def add(self, loads: list[Load]) -> None:
         jobs = loads[0].ops
         self.cpu_us.append(sum(load.cpu_us_per_op * load.ops for load in loads) / jobs)
-        self.rate.append(sum(load.ops for load in loads) / sum(load.seconds for load in loads))
+        seconds = sum(load.seconds for load in loads)
+        self.rate.append(sum(load.ops for load in loads) / seconds)
+        self.jobs.append(jobs / seconds)
 
     def as_dict(self) -> dict[str, float]:
-        return {"cpu_us_per_job": round(statistics.median(self.cpu_us), 3), "rate": round(statistics.median(self.rate))}
+        return {
+            "cpu_us_per_job": round(statistics.median(self.cpu_us), 3), "rate": round(statistics.median(self.rate)),
+            "jobs_per_s": round(statistics.median(self.jobs)),
+        }
 
 
 def node_command(folder: Path, policy: str) -> list[str]:
@@ -158,7 +169,7 @@ def measure_restart(size: Size) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        command = node_command(folder, "everysec")
+        command = [*node_command(folder, "everysec"), "--set", "auto-aof-rewrite-percentage=0"]
         with common.running("node", command) as node:
             common.drive(node, "addjob", requests=size.restart_jobs, pipeline=32, connections=CONNECTIONS,
                          body_bytes=BODY_BYTES)
@@ -232,9 +243,9 @@ def document(size: Size, is_quick: bool) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    print(f"{'server':<22}{'µs CPU per job':>16}{'commands/s':>12}")
+    print(f"{'server':<22}{'µs CPU per job':>16}{'jobs/s':>12}{'commands/s':>12}")
     for name, cell in result["speed"].items():
-        print(f"{name:<22}{cell['cpu_us_per_job']:>16}{cell['rate']:>12}")
+        print(f"{name:<22}{cell['cpu_us_per_job']:>16}{cell['jobs_per_s']:>12}{cell['rate']:>12}")
     for name, value in [*result["history"].items(), *result["restart"].items()]:
         print(f"{name:<34}{value:>12}")
     for item in result["figures"].values():

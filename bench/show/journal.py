@@ -9,9 +9,11 @@ JOURNAL = "tests/proc/test_journal.py"
 FOLDERS = "tests/proc/test_folders.py"
 DISKS = "tests/proc/test_disks.py"
 HISTORY = "tests/proc/test_history.py"
+OWN = "tests/proc/test_own_journal.py"
 OVERFLOW = "tests/proc/test_overflow.py"
 OVERFLOW_MB = 10_240
 KILLS = 100  # for each of two policies
+MOVES_S = 60
 
 
 def lines() -> list[Line]:
@@ -35,6 +37,18 @@ def lines() -> list[Line]:
             lambda: tests(
                 "moves", "tests/unit/journal/test_own.py", "tests/unit/journal/test_beginning.py", OWN_SEEDS="60"
             ),
+        ),
+        Line(
+            "move-kills",
+            f"SIGKILL of a real node for {MOVES_S} s, in the middle of moving a queue to a journal of its own and back",
+            "nothing answered is lost, no job comes twice",
+            lambda: tests("move-kills", "-s", OWN, figure=r"\d+ kills", MOVES_S=str(MOVES_S)),
+        ),
+        Line(
+            "kept",
+            "what rewrites have replaced is kept up to a bound, over a crash at every step and on a real node",
+            ALL_PASS,
+            lambda: tests("kept", "tests/unit/journal/test_old.py", "tests/proc/test_journal_kept.py"),
         ),
         Line(
             "sim",

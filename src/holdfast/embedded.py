@@ -46,7 +46,7 @@ from holdfast.client.errors import BadRequest, Closed, Error, Unknown, Unreachab
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply, new_reader, to_bytes
 from holdfast.core.config import BY_NAME, BadSetting, Config
-from holdfast.core.effects import CLOSE, KILL
+from holdfast.core.effects import APPLY_SETTINGS, CLOSE, KILL
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
 from holdfast.journal import identity
@@ -70,8 +70,8 @@ log = logging.getLogger("holdfast")
 
 
 FILE_SETTINGS: Final = (
-    *SETTINGS, "overflow-from", "appendfsync", "journal-segment-bytes", "journal-handouts", "requeue-on-load",
-    "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size",
+    *SETTINGS, "overflow-from", "appendfsync", "journal-segment-bytes", "journal-keep-bytes", "journal-handouts",
+    "requeue-on-load", "auto-aof-rewrite-percentage", "auto-aof-rewrite-min-size",
 )
 """The same for one that keeps its jobs in a folder."""
 TICK_MS: Final = 1000
@@ -336,7 +336,9 @@ class Local:
         while node.wakeups or node.requests:
             while node.requests:
                 request = node.requests[0]
-                if request.session is not None:
+                if request.kind == APPLY_SETTINGS and self._kept is not None:
+                    self._kept.apply_settings()
+                elif request.session is not None:
                     self._refuse(request.kind, request.session)
                 del node.requests[0]
             while node.wakeups:
@@ -403,19 +405,22 @@ class Kept:
             life = identity.incarnation(folder, True, now_ms)
             self.node = Node(config, identity.node_id(folder), os.urandom, now_ms, incarnation=life)
             self.node.set_time(now_ms, int(time.time() * 1000))
+            self.config = config
             self.journal = Journal(self.node, folder)
-            self.journal.writer.policy = config.text("appendfsync")
-            self.journal.writer.segment_bytes = config.number("journal-segment-bytes")
-            self.journal.keep(config.number("journal-keep-bytes"))
+            self.apply_settings()
             for _ in self.journal.load():
                 pass
         except JournalError as error:
             unlock(self.lock)
             raise Unreachable(str(error)) from None
-        self.config = config
         self.ticked_ms = now_ms
         self.work: Work | None = None  # in the background of calls
         self.is_begun = False
+
+    def apply_settings(self) -> None:
+        self.journal.writer.policy = self.config.text("appendfsync")
+        self.journal.writer.segment_bytes = self.config.number("journal-segment-bytes")
+        self.journal.keep(self.config.number("journal-keep-bytes"))
 
     def commit(self, now_ms: int) -> bool:
         is_kept = self.journal.commit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools import figures, reference, site
+from tools import architecture, figures, reference, site
 
 
 @pytest.mark.parametrize("name", reference.pages())
@@ -17,6 +17,10 @@ def test_a_page_of_the_reference_is_up_to_date(name: str) -> None:
 def test_the_figures_in_the_readme_are_those_of_the_last_result() -> None:
     text = figures.README.read_text("utf-8")
     assert figures.with_figures(text) == text, "run `make docs`"
+
+
+def test_the_picture_of_the_whole_is_as_drawn_now() -> None:
+    assert architecture.IMAGE.read_text("utf-8") == architecture.drawn(), "run `make docs`"
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:

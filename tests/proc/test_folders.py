@@ -4,11 +4,15 @@ A superuser may write anywhere, so the node gives that up where the tests are ru
 """
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import ErrorReply, Node, until
+from harness import ErrorReply, Node, be_bound, until
+
+import holdfast
 
 
 @pytest.fixture
@@ -63,3 +67,16 @@ def test_a_folder_that_becomes_read_only_refuses_and_recovers(folder: Path) -> N
             answer := client.ask("ADDJOB", "q", "after", 0), ErrorReply) else None))
     with Node("--dir", str(folder), is_bound=True) as node, node.client() as client:
         assert {each[1] for each in client.ask("GETJOB", "COUNT", 1000, "FROM", "q")} == set(kept)
+
+
+def test_a_copy_that_may_not_be_written_can_be_looked_at(folder: Path) -> None:
+    """A journal on a disk for keeping: check, dump and stats read it, repair says why it cannot."""
+    with holdfast.open(f"file:{folder}") as q:
+        q.add("q", "kept")
+    for each in [*folder.rglob("*"), folder]:
+        each.chmod(0o500 if each.is_dir() else 0o400)
+    for word in ("check", "dump", "stats", "repair"):
+        done = subprocess.run([sys.executable, "-m", "holdfast", "journal", word, str(folder)], capture_output=True,
+                              text=True, check=False, preexec_fn=be_bound, timeout=60)
+        assert done.returncode == (word == "repair"), done.stderr
+    assert f"cannot use the folder {folder}: Permission denied" in done.stderr

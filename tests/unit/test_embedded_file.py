@@ -64,6 +64,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_settings_come_after_a_question_mark(tmp_path: Path) -> None:
     with holdfast.open(f"file://{tmp_path}?appendfsync=always&maxmemory=64mb") as q:
         q.add("q", "x")
+    with holdfast.open(f"file://{tmp_path}?journal-keep-bytes=1mb") as q:
+        q.add("q", "y")
+    assert list((tmp_path / "journal" / "old").glob("*.log"))
     with pytest.raises(BadRequest, match="port has no effect"):
         holdfast.open(f"file:{tmp_path}?port=1")
     with pytest.raises(BadRequest, match="needs a folder"):
@@ -83,3 +86,16 @@ def test_the_journal_is_rewritten_while_calls_go_on(tmp_path: Path) -> None:
     assert list((tmp_path / "journal").glob("*.snapshot"))
     assert sum(path.stat().st_size for path in (tmp_path / "journal").iterdir()) < 250_000
     channel.close()
+
+
+def test_settings_changed_meanwhile_hold_from_then_on(tmp_path: Path) -> None:
+    local = Local({}, folder=tmp_path)
+    q = holdfast.Queue(SyncLoopback(local))
+    assert local._kept is not None
+    writer = local._kept.journal.writer
+    q.add("q", "x")
+    assert writer.synced < writer.position
+    assert q.call("CONFIG", "SET", "appendfsync", "always") == b"OK"
+    q.add("q", "y")
+    assert writer.synced == writer.position
+    q.close()

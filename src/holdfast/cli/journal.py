@@ -11,7 +11,7 @@ import click
 from holdfast.journal import inspect, old, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, JournalError
-from holdfast.journal.lock import lock, unlock
+from holdfast.journal.lock import InUse, lock, unlock
 
 
 @click.group()
@@ -25,7 +25,7 @@ def journal() -> None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
+def held(folder: Path, old_too: bool = False, to_read: bool = True) -> Iterator[list[Path]]:
     """The journals in a folder, that of the node first, for us alone.
 
     What is old nobody writes to any more, so it may be looked at while a node runs; no node starts with it, so there is
@@ -50,7 +50,10 @@ def held(folder: Path, old_too: bool = False) -> Iterator[list[Path]]:
     if not path.is_dir():
         fail(f"there is no journal in {folder}")
     with in_words(path):
-        held_lock = lock(root)
+        try:
+            held_lock = lock(root, to_read)
+        except InUse:
+            raise JournalError(f"{root} is in use: stop the node, or the program that has opened it, first") from None
         try:
             yield paths or [path, *inspect.own_folders(path)]
         finally:
@@ -64,6 +67,8 @@ def in_words(path: Path) -> Iterator[None]:
         yield
     except JournalError as error:
         fail(str(error))
+    except BrokenPipeError:
+        raise  # whoever reads what we print has seen enough
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror}")
 
@@ -83,6 +88,9 @@ def check(folder: Path) -> None:
     with held(folder) as paths:
         found = [inspect.check(path) for path in paths]
         files, size, batches = (sum(each) for each in zip(*((each.files, each.size, each.batches) for each in found)))
+        if not any(each.files or each.error for each in found):
+            click.echo(f"there is nothing in {paths[0]}: a node would start without jobs")
+            return
         click.echo(f"{files} files, {size} bytes, {batches} batches are good")
         for cut in [each.cut for each in found if each.cut is not None]:
             click.echo(f"the last {cut.size} bytes of {cut.path}, from byte {cut.position} on, were not completely "
@@ -98,7 +106,7 @@ def check(folder: Path) -> None:
 @FOLDER
 def repair(folder: Path) -> None:
     """Leave out what is damaged, so that a node can start with the rest. The damaged files are kept."""
-    with held(folder) as paths:
+    with held(folder, to_read=False) as paths:
         done = [words for path in paths for words in inspect.repair(path, Disk())]
         for words in done:
             click.echo(words)

@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "users": ("holdfast.cli.users", "users"),
     "bench": ("holdfast.cli.bench", "bench"),
     "pipeline": ("holdfast.cli.pipeline_jobs", "pipeline"),
+    "completion": ("holdfast.cli.completion", "completion"),
 }
 
 

@@ -162,6 +162,8 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
             return WAIT
         if any([row.is_asked for row in quota.rows.values()]):
             return WAIT
+        if quota.kind != JOBS and quota.used < quota.most and not node.broken("away-not-outwaited"):
+            node.alarms.at_latest(quota, node.now + ANSWER_MS)  # who has the rest is away, and will not tell
         return NO
     owner = home.owner(node, quota.slot)
     if owner == ME:

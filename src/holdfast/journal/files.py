@@ -37,13 +37,15 @@ class Files:
     def check_owner(self, node_id: bytes, incarnation: int) -> None:
         if node_id != self.node.node_id:
             raise JournalError(
-                f"the journal {self.path} is that of node {node_id[:8].decode()}, and this is node "
-                f"{self.node.node_id[:8].decode()}: each needs its own folder"
+                f"the journal {self.path} is that of node {node_id.decode()}, and this is node "
+                f"{self.node.node_id.decode()}: each needs its own folder. If the file node-id was lost, and only "
+                "then, write the first of the two into it"
             )
         if incarnation != self.node.incarnation:
             raise JournalError(
                 f"the journal {self.path} is of an earlier life: the node has run without it since, and what ended "
-                "meanwhile would come back. Move the journal elsewhere to start without it"
+                "meanwhile would come back. Move the journal elsewhere to start without it. If the file incarnation "
+                f"was lost, and only then, write {incarnation} into it"
             )
 
     def tidy(self, folder: Folder) -> None:

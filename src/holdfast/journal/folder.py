@@ -98,7 +98,10 @@ class Folder:
         found.last = number_of(found.segments[-1]) if found.segments else first - 1
         for expected, each in enumerate(found.segments, first):
             if number_of(each) != expected:
-                raise JournalError(f"{segment_path(path, expected)} is missing: the journal has a gap before {each}")
+                raise JournalError(
+                    f"{segment_path(path, expected)} is missing: the journal has a gap before {each}. "
+                    f"`holdfast journal repair {path}` goes on without what was in it"
+                )
         return found
 
     def is_empty(self) -> bool:

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final
 from holdfast.core import records
 from holdfast.journal import old, own
 from holdfast.journal.disk import Disk
+from holdfast.journal.folder import NAME as FOLDER
 from holdfast.journal.folder import Cut, Folder, JournalError, header_of, number_of, segment_path
 from holdfast.journal.format import (
     HEADER_BYTES,
@@ -179,6 +180,8 @@ def repair(path: Path, disk: Disk) -> list[str]:
     """Make a journal one that loads; what was done, in words. Nothing, if it loads already."""
     done = fill_gaps(path, disk)
     folder = Folder.look(path)
+    if folder.is_empty() and path.parent.name == own.NAME:
+        return [replace_lost(path, disk)]
     for each in folder.files():
         is_last = bool(folder.segments) and each == folder.segments[-1]
         done += mend(each, is_last, owner(folder), disk)
@@ -193,6 +196,14 @@ def owner(folder: Folder) -> Header:
         except Damage:
             continue
     raise JournalError(f"no file in {folder.path} has a header that can be read: there is nothing to go by")
+
+
+def replace_lost(path: Path, disk: Disk) -> str:
+    """The journal of a queue of which nothing is left becomes one that says so."""
+    whose = owner(Folder.look(path.parent.parent / FOLDER))
+    disk.make_folder(path)
+    write(segment_path(path, 1), Header(SEGMENT, 1, whose.incarnation, whose.node_id), [cut_record()], disk)
+    return f"{path} was missing: there is one now that says so, and the jobs that its queue had are lost"
 
 
 def fill_gaps(path: Path, disk: Disk) -> list[str]:

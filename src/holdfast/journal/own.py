@@ -101,7 +101,8 @@ class OwnJournals:
         if folder.is_empty():
             raise JournalError(
                 f"the journal of the queue {name.decode('utf-8', 'backslashreplace')} is missing: {own.path}. The "
-                "node does not start, since its jobs would be lost without a word"
+                "node does not start, since its jobs would be lost without a word. `holdfast journal repair "
+                f"{self.journal.path.parent}` goes on without them"
             )
         loading.begin_book(name)
         yield from self.journal.read(loading, folder, own)

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,29 @@ def test_a_missing_segment_is_replaced_by_one_that_says_so(folder: Path) -> None
     assert run("check", folder).exit_code == 0
 
 
+def test_a_journal_of_a_queue_that_is_gone_is_replaced_by_one_that_says_so(folder: Path) -> None:
+    """The jobs of the queue are lost. Of those of others one at most once may have been handed out there."""
+    life = Life(folder)
+    life.do("ADDJOB", "other", "kept", "0")
+    own(life)
+    life.kill()
+    [path] = (folder / "queues").iterdir()
+    shutil.rmtree(path)
+    with pytest.raises(JournalError, match=f"holdfast journal repair {folder}"):
+        Life(folder)
+    result = run("check", folder)
+    assert result.exit_code == 1 and f"there is nothing in {path}" in result.output
+    assert "the jobs that its queue had are lost" in run("repair", folder).output
+    assert run("check", folder).exit_code == 0
+    life = Life(folder)
+    assert life.bodies() == [] and life.node.jobs == 1
+    life.add("after")
+    life.kill()
+    life = Life(folder)
+    assert life.bodies() == [b"after"]
+    life.kill()
+
+
 def test_a_damaged_snapshot_is_repaired_too(folder: Path) -> None:
     life = Life(folder)
     assert life.journal.rewrite_now()
@@ -134,7 +160,7 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
     held = lock(folder)
     try:
         result = run("repair", folder)
-        assert result.exit_code == 1 and "used by another node" in result.output
+        assert result.exit_code == 1 and f"{folder} is in use: stop the node" in result.output
     finally:
         unlock(held)
 
@@ -142,6 +168,24 @@ def test_a_folder_in_use_is_left_alone(folder: Path) -> None:
 def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     result = run("check", tmp_path)
     assert result.exit_code == 1 and "there is no journal in" in result.output
+    (tmp_path / "journal").mkdir()
+    result = run("check", tmp_path)
+    assert result.exit_code == 0 and "a node would start without jobs" in result.output
+
+
+def test_nothing_is_wrong_when_the_reader_of_a_dump_has_seen_enough(tmp_path: Path) -> None:
+    life = Life(tmp_path, policy="no")
+    for _ in range(2000):  # more than a pipe holds
+        life.add("x")
+    life.kill()
+    dump = subprocess.Popen([sys.executable, "-m", "holdfast", "journal", "dump", str(tmp_path)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert dump.stdout is not None and dump.stderr is not None
+    assert b"00000001.log" in dump.stdout.readline()
+    dump.stdout.close()
+    assert dump.stderr.read() == b""
+    dump.stderr.close()
+    dump.wait(60)
 
 
 def test_journals_of_queues_are_looked_at_and_mended_too(folder: Path) -> None:

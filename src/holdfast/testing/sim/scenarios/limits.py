@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.core import home
 from holdfast.core.doubt import SKEW_MS
-from holdfast.core.quota import JOBS
+from holdfast.core.quota import AWAY_MS, JOBS, OUT_OF_DOMAIN
 from holdfast.testing.history import OK
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
@@ -150,6 +150,26 @@ def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
     sim.ack(once, at="B")
     sim.run_for(seconds=2)
     assert got == [job], "nobody has it, and its domain is closed"
+
+
+@catches("away-not-outwaited")
+def the_places_of_a_node_that_does_not_come_back_are_given_to_others(new: New) -> None:
+    """One may be out at a time. It is out at a node that dies, and at the home of the domain another waits for it."""
+    sim = new(nodes="ABC", seed=408)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    sim.run_for(seconds=1)
+    at = owner_of(sim, "A", home.QUOTA, "d", b"%d" % OUT_OF_DOMAIN)
+    away = sim.names.replace(at, "")[0]
+    out = sim.do(away, "ADDJOB", "q", "x", "0", "RETRY", "500", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    assert sim.consume(at=away) == out
+    job = sim.do(at, "ADDJOB", "q", "y", "0", "RETRY", "500", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at=at)
+    sim.run_for(seconds=2)
+    sim.crash(away, "wipe")
+    sim.run_for(seconds=AWAY_MS / 1000 - 5)
+    assert got == [], "who is away may still work on it"
+    sim.run_for(seconds=15)
+    assert got == [job], "its domain is closed for ever"
 
 
 @catches("total-by-sizes")
