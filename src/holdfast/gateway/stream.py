@@ -21,7 +21,6 @@ from typing import Annotated, Any, TypeAlias
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -103,10 +102,9 @@ async def lines(request: Request) -> AsyncIterator[bytes]:
         yield left
 
 
-def fault(each: ErrorDetails) -> str:
+def faults(error: ValidationError) -> str:
     """What is wrong with a line, and where in it."""
-    where = "/".join(map(str, each["loc"]))
-    return f"{where}: {each['msg']}" if where else each["msg"]
+    return "; ".join(": ".join(filter(None, ("/".join(map(str, each["loc"])), each["msg"]))) for each in error.errors())
 
 
 async def add(asking: AsyncQueue, queue: str, text: bytes) -> dict[str, Any]:
@@ -114,7 +112,7 @@ async def add(asking: AsyncQueue, queue: str, text: bytes) -> dict[str, Any]:
         new = NewJob.model_validate_json(text)
         content, words = new.content(), new.words()
     except ValidationError as error:
-        return {"error": "; ".join(map(fault, error.errors())), "code": "ERR"}
+        return {"error": faults(error), "code": "ERR"}
     except Error as error:
         return {"error": error.text, "code": error.code}
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
