@@ -140,6 +140,21 @@ def test_workers_by_the_hour(spark: SparkSession) -> None:
         ("w1", "10:00:00", 3, 1, 1, 1, 2000.0), ("w2", "10:00:00", 1, 0, 0, 1, 0.0)]
 
 
+def test_a_worker_of_two_queues_has_one_sketch(spark: SparkSession) -> None:
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.workers import per_hour
+
+    story = events(spark, """
+        10:00:00 handed a worker=w1 queue=one
+        10:00:02 acked  a queue=one
+        10:00:03 handed b worker=w1 queue=two
+        10:00:05 acked  b queue=two
+    """)
+    gold = per_hour(story, fold(story))
+    assert rows(gold, "worker", "handed", "done", "queues", "busy_ms", "run_ms_n") == [("w1", 2, 2, 2, 4000.0, 2)]
+    assert gold.collect()[0].run_ms_sketch == {sketch.bucket(2000): 2}
+
+
 def test_failures_of_one_kind_are_one_row(spark: SparkSession) -> None:
     from holdfast.pipeline.stages.failures import per_day
 

@@ -53,11 +53,11 @@ def drive(nodes: list[Any], count: int, window: int = 200) -> Truth:
     for begin in range(0, count, window):
         batch = range(begin, min(begin + window, count))
         for number in batch:
-            clients[number % 3].send("ADDJOB", queue(number), str(number), 5000, "RETRY", LEASE_S, "TENANT",
+            clients[number // 3 % 3].send("ADDJOB", queue(number), str(number), 5000, "RETRY", LEASE_S, "TENANT",
                                      f"t{number % 4}", "BACKOFF", 0)
             truth.added[queue(number)] += 1
         for number in batch:
-            reply = clients[number % 3].read()
+            reply = clients[number // 3 % 3].read()
             assert reply.startswith(b"DI"), reply
         work(clients, truth)
     for name in QUEUES:

@@ -48,7 +48,7 @@ from holdfast.core.job import (
     Job,
 )
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
-from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.peers import ME, MY_BIT, Peer, close_move, open_move
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -152,7 +152,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     if not node.broken("h1-taker-not-recorded"):
         job.holders |= peer.bit
     job.queue.jobs_out += 1
-    peer.moves[int(node.moves)] = job
+    open_move(node, peer, int(node.moves), job)
     records.gave(node, job, peer, node.moves)
     history.moved(node, job, peer)
     if job.retry > 0:
@@ -258,7 +258,7 @@ def came_back(node: Node, job: Job) -> None:
     """At most once, and given to us by another than we gave it to: it was taken there. Later words on that are old."""
     for each in node.peers:
         for number in [number for number, moved in each.moves.items() if moved is job]:
-            del each.moves[number]
+            close_move(node, each, number)
     job.holders = MY_BIT
 
 
@@ -270,7 +270,7 @@ def answer(peer: Peer, kind: i64, move_number: i64, jid: bytes) -> None:
 
 def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     """The taker has it: at most once, we forget it; otherwise our copy waits."""
-    job = peer.moves.pop(int(reader.long()), None)
+    job = close_move(node, peer, int(reader.long()))
     reader.job_id()
     if job is None or not node.is_here(job):
         return
@@ -287,10 +287,12 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
 
 def on_nottaken(node: Node, peer: Peer, reader: Reader) -> None:
     """The taker has recorded that it does not have it: it is ours to queue again, if no other holder has."""
-    job = peer.moves.pop(int(reader.long()), None)
+    job = close_move(node, peer, int(reader.long()))
     reader.job_id()
     if job is None or not node.is_here(job) or job.state != ACTIVE or not job.flags & MOVING:
         return
+    if job in node.moving and not node.broken("old-refusal-counts"):
+        return  # queued here before this answer came, and given again: what is said of that move counts
     job.flags &= ~MOVING
     job.responsible = ME
     if job.retry == 0:
@@ -323,10 +325,10 @@ def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
 def link_up(node: Node, peer: Peer) -> None:
     for number, job in list(peer.moves.items()):
         if not node.is_here(job):
-            del peer.moves[number]
+            close_move(node, peer, number)
             continue
         if node.broken("give-back-on-silence"):
-            del peer.moves[number]
+            close_move(node, peer, number)
             job.flags &= ~MOVING
             node.enqueue(job)
             continue

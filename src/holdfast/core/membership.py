@@ -22,7 +22,7 @@ from holdfast.core import acks, federate, records, replicate, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts
+from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts, close_move
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -131,9 +131,9 @@ def lost_everything(node: Node, peer: Peer) -> None:
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():
         tomb.holders &= ~peer.bit
-    for job in list(peer.moves.values()):
+    for number, job in list(peer.moves.items()):
+        close_move(node, peer, number)
         federate.in_doubt(node, job)
-    peer.moves.clear()
 
 
 def link_up(node: Node, peer: Peer) -> None:

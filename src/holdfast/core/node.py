@@ -242,6 +242,7 @@ class Node:
         self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
+        self.moving: dict[Job, int] = {}  # of the open moves of a job (peers.open_move) the last
         self.questions: dict[int, Question] = {}
         self.question_count: i64 = 0
         self.dead: dict[Job, None] = {}

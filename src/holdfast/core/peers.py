@@ -150,6 +150,20 @@ def longest_timeout(node: Node) -> i64:
     return longest
 
 
+def open_move(node: Node, peer: Peer, number: int, job: Job) -> None:
+    """A job is given to a peer, who is to say whether it took it. Earlier moves of it may still be open."""
+    peer.moves[number] = job
+    node.moving[job] = number
+
+
+def close_move(node: Node, peer: Peer, number: int) -> Job | None:
+    """The peer has said so, or need not any more. The job, if that was still open."""
+    job = peer.moves.pop(number, None)
+    if job is not None and node.moving.get(job) == number:
+        del node.moving[job]
+    return job
+
+
 def everybody(node: Node) -> i64:
     """All members, this node among them."""
     mask: i64 = 1

@@ -47,7 +47,7 @@ from holdfast.core.job import (
 )
 from holdfast.core.limits import NEVER
 from holdfast.core.more import read
-from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts
+from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts, open_move
 from holdfast.core.queue import Queue
 from holdfast.core.records import (
     ADD,
@@ -548,7 +548,7 @@ class Loading:
         if not node.broken("forgotten-joins-at-once"):
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
-            peer.moves[number] = job
+            open_move(node, peer, number, job)
         rules.count_all(node)
         if home.is_alone(node):
             takeover.claim_all(node)

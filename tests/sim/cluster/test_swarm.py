@@ -24,7 +24,7 @@ FRESH_SHARE = 1 / 700
 
 KEPT = [
     970444838, 127926782, 436788079, 436788511, 436788999, 436789050, 829951334, 829952433, 829953500, 829954533,
-    829956081, 251744801,
+    829956081, 251744801, 264400725,
 ]
 """Seeds that once broke a promise, and whose story is in the commit that repaired it."""
 

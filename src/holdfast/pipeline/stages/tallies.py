@@ -39,14 +39,14 @@ def happened(rows: DataFrame, keys: Sequence[str], *facts: Column) -> DataFrame:
 
 def tallied(
     facts: DataFrame, keys: Sequence[str], unit: str, counts: Sequence[str], durations: Sequence[str],
-    *more: Column, finer: Sequence[str] = (),
+    *more: Column, first: Sequence[Column] = (),
 ) -> DataFrame:
     """Per group of `keys` and per `unit` of time: how often each of `counts` happened, and a sketch of each of
-    `durations`. `more` are further aggregates, of rows of (`what`, bucket, `finer` columns) with `n` and `ms`."""
+    `durations`. `more` are further aggregates, of rows of (`what`, bucket) with `n`, `ms` and those of `first`."""
     bucket = F.when(F.col("what").isin(*durations), sketches.bucket(F.col("ms")))
     fine = facts.groupBy(
-        *keys, F.date_trunc(unit, "at").alias(unit), *finer, "what", bucket.alias("bucket")
-    ).agg(F.sum("n").alias("n"), F.sum("ms").alias("ms"))
+        *keys, F.date_trunc(unit, "at").alias(unit), "what", bucket.alias("bucket")
+    ).agg(F.sum("n").alias("n"), F.sum("ms").alias("ms"), *first)
     coarse = fine.groupBy(*keys, unit).agg(
         *[number_of(name).alias(name) for name in counts],
         *[number_of(name).alias(f"{name}_n") for name in durations],

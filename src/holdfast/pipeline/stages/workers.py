@@ -27,8 +27,10 @@ def per_hour(events: DataFrame, jobs: DataFrame) -> DataFrame:
     handed = happened(events.where(F.col("type") == HANDED), keys, fact("handed", F.col("at")))
     ended = happened(jobs, keys, fact(F.col("outcome"), F.col("ended_at")),
                      lasted("run_ms", F.col("ended_at"), F.col("run_ms")))
+    queues = F.flatten(F.collect_list(F.when(F.col("what") == "handed", F.col("queues"))))
     return tallied(
         handed.union(ended).where(F.col("worker").isNotNull()), ["worker"], "hour", ["handed", "done", "dead"],
-        ["run_ms"], F.size(F.collect_set(F.when(F.col("what") == "handed", F.col("queue")))).alias("queues"),
-        F.coalesce(F.sum(F.when(F.col("what") == "run_ms", F.col("ms"))), F.lit(0.0)).alias("busy_ms"), finer=["queue"],
+        ["run_ms"], F.size(F.array_distinct(queues)).alias("queues"),
+        F.coalesce(F.sum(F.when(F.col("what") == "run_ms", F.col("ms"))), F.lit(0.0)).alias("busy_ms"),
+        first=[F.collect_set("queue").alias("queues")],
     ).to(WORKER_HOUR)

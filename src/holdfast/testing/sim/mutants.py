@@ -113,6 +113,7 @@ MUTANTS: Final[dict[str, str]] = {
     "old-moves-open": "an at-most-once job that comes back is still taken for one that is on its way elsewhere",
     "took-not-recorded": "the taker queues before its TOOK is on disk, or forgets that it took",
     "taken-not-synced": "a giver lets the taker forget the move before its own knowledge of it is on disk",
+    "old-refusal-counts": "a late refusal of a move brings back a job that has been given again since",
     "give-back-on-silence": "a giver that hears nothing queues the job again without a recorded refusal",
     "doubt-not-recorded": "a giver that restarts asks the new life of the taker what only the old one knew",
     "in-doubt-requeued": "an at-most-once move to a node that lost its disk is queued again, not dead `in doubt`",

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.testing.checkers.whitebox import QUEUED
+from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.disk import EVERYSEC
 from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
@@ -273,6 +275,58 @@ def credits_are_what_the_last_word_says(new: New) -> None:
     assert got == jobs[:1]
     assert not [job for job in jobs[1:] if "D" in sim.copies(job)], "given away for nobody"
     end_well(sim)
+
+
+@catches("old-refusal-counts")
+def a_late_refusal_does_not_bring_back_a_job_that_was_given_again(new: New) -> None:
+    """Somebody waits at B, and the job A gives it is lost with the link. A queues it again, and over the next link
+    two things cross: A asks what became of the first move, and B says that somebody waits. So A gives it anew, and
+    then hears that B never took the first."""
+    sim = new(nodes="AB", seed=98, settings=QUICK)
+    got, job = lose_a_move(sim)
+    sim.run_for(seconds=3)
+    assert got == [job]
+    other = sim.wait_for_job(at="A")
+    sim.run_for(seconds=3)
+    assert other == [], "queued at the giver, too, while the taker has it leased"
+    sim.ack(job, at="B")
+    end_well(sim, job)
+
+
+@catches()
+def a_job_whose_second_move_is_lost_like_the_first_is_given_a_third_time(new: New) -> None:
+    """As above, but the second move is lost as well. A asks about both and hears that both were refused: the first
+    does not count, the second does, and at once, not when the time of the job has come."""
+    sim = new(nodes="AB", seed=98, settings=QUICK)
+    got, job = lose_a_move(sim)
+    while sim.kind.counters(sim.hosts["A"].node).get("moves", 0) < 2:
+        sim.run_for(seconds=0.001)
+    held = sim.hold("A", "B")
+    sim.run_for(seconds=0.5)
+    cut = sim.cut("A")
+    sim.run_for(seconds=3)
+    assert got == [], "the second move was not lost"
+    sim.end_fault(held)
+    sim.end_fault(cut)
+    sim.run_for(seconds=4)
+    assert got == [job], "not given again"
+    sim.ack(job, at="B")
+    end_well(sim, job)
+
+
+def lose_a_move(sim: Cluster) -> tuple[list[str], str]:
+    """A gives B a job over a link that breaks, and has queued it again when there is a new one; what B gets."""
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=0.5)
+    held = sim.hold("A", "B")
+    job = sim.add_job(at="A", replicate=1, retry_s=8)
+    sim.run_for(seconds=0.2)
+    cut = sim.cut("A")
+    sim.run_for(seconds=15)
+    assert sim.copies(job) == {"A": QUEUED} and got == []
+    sim.end_fault(held)
+    sim.end_fault(cut)
+    return got, job
 
 
 @catches("interest-outlives-link")
