@@ -2,9 +2,9 @@
 
     pages      a node under load (ADDJOB, GETJOB, ACKJOB from 50 connections) while people look at the console: each has
                the live figures open and goes from page to page. CPU time of the node per job, against the same load
-               while the same people look at another node: the gateway, the people and the load have the other core to
-               share both times, so that what differs is the page work of the node. Pairs in turn, every second one in
-               the other order; the median of their ratios is judged, and their spread is told.
+               while the same people look at another node on the same core: both cores have the same to do both times,
+               so that what differs is whose page work it is. Pairs in turn, every second one in the other order; the
+               median of their ratios is judged, and their spread is told.
     scale      a thousand queues and a million jobs behind it: how long the slowest page takes, and how long the longest
                step of the node was meanwhile, in which everybody else had to wait.
 
@@ -184,7 +184,7 @@ def measure_pages(size: Size) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         node = stack.enter_context(common.running("node", node_command()))
-        other = stack.enter_context(common.running("other", node_command(), common.LOAD_CORE))
+        other = stack.enter_context(common.running("other", node_command()))
         for each in (node, other):
             fill(each, size.queues, size.kept)
         ports = {"looked at": stack.enter_context(before(node)).port, "not": stack.enter_context(before(other)).port}

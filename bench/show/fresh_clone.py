@@ -18,6 +18,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,8 @@ ELSEWHERE = {"make test"}
 SH = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CONSOLE = re.compile(r"http://127\.0\.0\.1:\d+/")
-DONE = re.compile(r"done ([\d,]+)")
+DONE = re.compile(r"^all +\S+ +\S+ +\S+ +([\d,]+) ", re.MULTILINE)
+"""In the table that `holdfast up` shows: all queues, and after queued, with workers and delayed those that are done."""
 SETUP_S = 1500.0
 STEP_S = 900.0
 PORTS = (7711, 7712, 7713, 7780)
@@ -179,12 +181,17 @@ class Clone:
         return f"{len(wanted - ELSEWHERE)} commands of {len(PAGES)} pages, and their snippets", True
 
 
+def is_listened_at(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((common.HOST, port)) == 0
+
+
 def most_done(screen: str) -> int:
     return max([int(count.replace(",", "")) for count in DONE.findall(screen)], default=0)
 
 
 def follow_the_readme() -> Answer:
-    taken = [str(port) for port in PORTS if not common.is_free(port)]
+    taken = [str(port) for port in PORTS if is_listened_at(port)]
     if taken:
         return f"ports that the pages name are taken: {', '.join(taken)}", None
     LOGS.mkdir(parents=True, exist_ok=True)

@@ -33,5 +33,5 @@ def test_each_command_of_readme_and_tutorial_has_somebody_who_runs_it() -> None:
 
 
 def test_taken_ports_give_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "is_free", lambda port: port != 7712)
+    monkeypatch.setattr(fresh_clone, "is_listened_at", lambda port: port == 7712)
     assert fresh_clone.follow_the_readme() == ("ports that the pages name are taken: 7712", None)

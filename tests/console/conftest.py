@@ -55,6 +55,8 @@ def fill(queue: holdfast.Queue) -> None:
         queue.next("broken", timeout=5).fail(f"ValueError: bad number {number}")
     queue.add("held", '{"what": "is with a worker"}')
     queue.next("held", timeout=5).progress(0.4, "nearly half")
+    queue.add("plainly", "with a client that has no name and no token")
+    queue.call("GETJOB", "FROM", "plainly")
     queue.limit("api.example", "1/s")
     for number in range(4):
         queue.add("calls", f"call {number}", domain="api.example", tenant=f"tenant-{number % 2}")

@@ -13,11 +13,14 @@ from typing import Any
 from holdfast.client.errors import Error
 from holdfast.client.queue import AsyncQueue
 from holdfast.gateway import models
+from holdfast.gateway.queues import totals
 
 PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
 STATES = ("queued", "leased", "delayed", "in-line", "dead")
 """Each as the node sees it that sees to the job, so that a job is listed once; copies elsewhere are not listed."""
+COUNTED = {"leased": "out", "delayed": "delayed", "dead": "dead-kept"}
+"""States of which a queue knows how many there are."""
 LOOK_S = 0.5
 """A page whose filter fits few of a million jobs is shown after this long, with a link to look on."""
 TENANT_QUEUES = 50
@@ -101,13 +104,22 @@ def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | i
     return words
 
 
+async def expected(asking: AsyncQueue, filters: dict[str, str]) -> int | None:
+    """How many jobs fit, where queues count them: who has found so many need not look at a million others."""
+    counted = COUNTED.get(filters.get("state", ""))
+    if counted is None or any(filters.get(name) for name in FILTERS if name not in ("queue", "state")):
+        return None
+    return sum(int(row.get(counted) or 0) for row in await totals(asking, filters.get("queue") or "*"))
+
+
 async def jobs(
     asking: AsyncQueue, filters: dict[str, str], cursor: str, count: int = PAGE
 ) -> tuple[str, list[dict[str, Any]]]:
     """A page of jobs over all nodes, and where to go on; 0 is the end. cursor: node number, colon, its cursor.
 
-    Where few jobs fit, the page may have fewer than asked for, or none, and not be the end.
+    Where few jobs fit, the page may have fewer than asked for, or none, and not be the end: counts are a second old.
     """
+    enough = await expected(asking, filters)
     members = [node for node in await nodes(asking) if node.is_linked]
     text, _, inner = cursor.partition(":")
     index = int(text) if text.isdigit() else 0
@@ -129,6 +141,8 @@ async def jobs(
             found.setdefault(row["id"], row)
         if inner == "0":
             index += 1
+        if enough is not None and len(found) >= enough:
+            break
     return (f"{index}:{inner}" if index < len(members) else "0"), list(found.values())
 
 
