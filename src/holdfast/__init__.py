@@ -13,10 +13,12 @@ from holdfast.client.errors import (
     Error,
     LeaseLost,
     MaxLen,
+    NotAllowed,
     OutOfMemory,
     Paused,
     Refused,
     Unknown,
+    Unreachable,
 )
 from holdfast.client.jobs import AsyncJob, Job
 from holdfast.client.queue import AsyncQueue, Queue
@@ -56,6 +58,7 @@ __all__ = [
     "LeaseLost",
     "MaxLen",
     "Middleware",
+    "NotAllowed",
     "OutOfMemory",
     "Paused",
     "Queue",
@@ -68,6 +71,7 @@ __all__ = [
     "TaskFailed",
     "TimeLimit",
     "Unknown",
+    "Unreachable",
     "__version__",
     "aopen",
     "current_job",

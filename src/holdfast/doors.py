@@ -114,7 +114,10 @@ def split(url: str) -> tuple[str, str]:
     scheme = scheme.lower()
     if not colon or scheme not in (*PLAIN, *THROUGH):
         # Not the whole url: a password may be in it.
-        raise BadRequest(f"{scheme[:20]!r} is no kind of queue: use memory:, file:folder, holdfast://host:port or unix:///path")
+        raise BadRequest(
+            f"{scheme[:20]!r} is no kind of queue: use memory:, file:folder, holdfast://host:port, unix:///path, "
+            "http://host:port or grpc://host:port (with TLS: holdfasts, https, grpcs)"
+        )
     return scheme, rest
 
 

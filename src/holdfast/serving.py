@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.client.errors import BadRequest, Closed, Error, NotAvailable, Unreachable
+from holdfast.client.jobs import said
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Reply
 from holdfast.client.target import PORT
@@ -39,6 +40,7 @@ GRACE_S: Final = 1
 """How long requests that are under way have to end when the serving does."""
 HERE: Final = ("127.0.0.1", "::1", "localhost")
 PORTS: Final = {"resp": PORT, "http": 7780, "grpc": 7790}
+PORT_MAX: Final = 65535
 Address: TypeAlias = "tuple[str, int]"
 NOT_HERE: Final = {
     b"MONITOR": b"-ERR MONITOR is not available: this queue lives in somebody's program\r\n",
@@ -108,8 +110,8 @@ class Serving:
                 self.ports[way] = self._loop.run_until_complete(begin)
             self._is_up.set()
             self._loop.run_forever()
-        except Error as error:
-            self._fault = error
+        except Exception as error:  # Whatever it is: who called `serve` waits for us, and must not think all is well.
+            self._fault = error if isinstance(error, Error) else Unreachable(f"cannot serve: {said(error)}")
         finally:
             self._loop.run_until_complete(self._end())
             self._loop.close()
@@ -164,8 +166,8 @@ class Serving:
         guest = Guest(self._local, f"{peer[0]}:{peer[1]}")
         try:
             await guest.serve(stream, writer)
-        except (OSError, Closed):
-            pass
+        except (OSError, Closed, asyncio.CancelledError):
+            pass  # It hung up, the queue was closed, or the serving was (`_end`): there is nobody to tell.
         finally:
             self._local.see_off(guest)
             self._guests.discard(task)
@@ -307,11 +309,16 @@ def serve(
 
 
 def _address(where: int | str | Address, usual: int) -> Address:
-    if isinstance(where, int):
-        return HERE[0], where
+    """A port, a host, or both, as host and port."""
     if isinstance(where, tuple):
-        return where
-    host, colon, port = where.rpartition(":")
-    if not colon:
-        return where, usual
-    return host.strip("[]"), int(port)
+        host, port = where
+    elif isinstance(where, int) or where.isdecimal():
+        host, port = HERE[0], int(where)
+    else:
+        before, colon, after = where.rpartition(":")
+        if colon and not after.isdecimal():
+            raise BadRequest(f"{where!r} is no address: it is a port, or as in '127.0.0.1:7711'")
+        host, port = (before.strip("[]"), int(after)) if colon else (where, usual)
+    if not 0 <= port <= PORT_MAX:
+        raise BadRequest(f"{port} is no port: they go from 0 (any that is free) to {PORT_MAX}")
+    return host, port

@@ -10,6 +10,7 @@ from tests.proc.harness import Node
 import holdfast
 from holdfast.cli.main import main
 from holdfast.client.promote import Promotion
+from holdfast.client.values import JobView
 
 
 def test_jobs_are_what_they_were(tmp_path: Path) -> None:
@@ -92,3 +93,42 @@ def test_the_command(tmp_path: Path) -> None:
             assert new.length("q") == 250 and new.length("other") == 0
         again = CliRunner().invoke(main, ["promote", source, target])
         assert again.stdout == "1 jobs moved\n"
+
+
+def test_a_job_of_a_batch_stays_and_its_batch_does_not_end_early(tmp_path: Path) -> None:
+    with holdfast.open(f"file:{tmp_path}/jobs") as old, holdfast.open("memory:") as new:
+        for index in range(2):
+            old.add("q", str(index), batch=("b", index))
+        old.call("BATCH", "CLOSE", "b", 2, "THEN", "after", "all done")
+        old.add("q", "alone")
+        promotion = Promotion(old, new)
+        assert list(promotion.run()) == [1]
+        assert (old.length("q"), old.length("after"), new.length("q")) == (2, 0, 1)
+        assert "2 jobs of batches stay" in promotion.summary()
+
+
+@pytest.mark.parametrize(("source", "words"), [
+    ("file:{}/typo", "there is no folder"), ("memory:", "out of a folder"), ("file:", "needs a folder"),
+])
+def test_a_source_that_is_not_there_is_not_made(tmp_path: Path, source: str, words: str) -> None:
+    done = CliRunner().invoke(main, ["promote", source.format(tmp_path), "memory:"])
+    assert done.exit_code != 0 and words in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_who_stops_it_is_told_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = f"file:{tmp_path}/jobs"
+    with holdfast.open(source) as old:
+        old.add_many("q", ["a", "b", "c"])
+    original = Promotion._move
+
+    def move(self: Promotion, view: JobView) -> None:
+        if self.moved == 2:
+            raise KeyboardInterrupt
+        original(self, view)
+
+    monkeypatch.setattr(Promotion, "_move", move)
+    stopped = CliRunner().invoke(main, ["promote", source, f"file:{tmp_path}/there"])
+    assert stopped.exit_code == 130 and "stopped: 2 jobs moved; start it again to go on" in stopped.output
+    monkeypatch.undo()
+    assert CliRunner().invoke(main, ["promote", source, f"file:{tmp_path}/there"]).stdout == "1 jobs moved\n"

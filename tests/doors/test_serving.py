@@ -11,6 +11,7 @@ from tests.proc.harness import until
 
 import holdfast
 from holdfast.client import errors
+from holdfast.serving import Serving
 
 
 def test_both_sides_see_the_same_queue() -> None:
@@ -149,3 +150,29 @@ def test_what_is_no_resp_is_answered_and_sent_away() -> None:
             while chunk := sock.recv(100):
                 data += chunk
         assert data.startswith(b"+PONG\r\n-ERR Protocol error")
+
+
+@pytest.mark.parametrize("wrong", [65536, -1, "127.0.0.1:x", "70000"])
+def test_a_port_that_is_none_is_said(wrong: int | str) -> None:
+    with holdfast.open("memory:") as mine, pytest.raises(holdfast.BadRequest):
+        holdfast.serve(mine, resp=wrong)
+
+
+def test_a_fault_while_it_begins_is_not_kept_from_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*args: object) -> int:
+        raise RuntimeError("no loop today")
+
+    monkeypatch.setattr(Serving, "_begin_resp", fails)
+    with holdfast.open("memory:") as mine, pytest.raises(errors.Unreachable, match="no loop today"):
+        holdfast.serve(mine)
+
+
+def test_it_ends_without_a_word_while_guests_are_there(capfd: pytest.CaptureFixture[str]) -> None:
+    with holdfast.open("memory:") as mine:
+        serving = holdfast.serve(mine, resp="0")
+        with redis.Redis(port=serving.port) as client:
+            connection = client.connection_pool.get_connection()
+            connection.send_command("GETJOB", "FROM", "q")
+            until(lambda: (stats := mine.stats("q")) is not None and stats.blocked == 1)
+            serving.close()
+    assert "Traceback" not in capfd.readouterr().err

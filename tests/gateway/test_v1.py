@@ -144,6 +144,21 @@ def test_a_stream_of_lines_is_added_and_answered_in_order(http: httpx.Client, qu
     assert len(take(http, queue, count=500)) == 299
 
 
+def test_a_line_is_answered_by_its_number_in_the_file_and_a_fault_by_its_place(http: httpx.Client, queue: str) -> None:
+    lines = ['{"body": "a"}', "", '{"body": "b", "prio": 1}', "  ", '{"body": "c"}']
+    answer = http.post(f"/v1/queues/{queue}/stream", content="\n".join(lines).encode())
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert [row["line"] for row in rows] == [1, 3, 5]
+    assert rows[1]["error"].startswith("prio: ")
+
+
+def test_one_who_forgets_to_say_that_it_is_json_is_reminded(http: httpx.Client, queue: str) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = http.post(f"/v1/queues/{queue}/jobs", content=b'{"body": "a"}', headers=form)
+    assert answer.status_code == 422
+    assert "send Content-Type: application/json" in answer.json()["detail"]
+
+
 def test_a_stream_is_slowed_down_by_a_full_queue_and_nothing_is_lost(http: httpx.Client, queue: str) -> None:
     """Three fit. The stream waits; each job that is taken lets one more in."""
     http.patch(f"/v1/queues/{queue}", json={"maxlen": 3}).raise_for_status()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -303,3 +304,71 @@ def test_a_schedule_that_cannot_work_is_refused_where_it_is_written(app: holdfas
 
     with pytest.raises(holdfast.BadRequest, match="five fields"):
         app.schedule_all()
+
+
+def test_a_key_is_made_of_the_arguments_by_their_names_however_they_are_passed() -> None:
+    app = holdfast.App("memory:")
+
+    @app.task(name="order", queue="q", group=lambda user, **_: user, tenant=lambda shop: shop)
+    def order(user: str, number: int, shop: str = "main") -> None: ...
+
+    for added in (order.add("ann", 1), order.add("ann", number=1), order.add(number=1, user="ann", shop="main")):
+        view = app.queue.show(added.id)
+        assert view is not None and (view.more["group"], view.more["tenant"]) == (b"ann", b"main")
+
+
+def test_a_key_with_names_of_its_own_gets_the_arguments_as_they_are() -> None:
+    app = holdfast.App("memory:")
+
+    @app.task(name="order", queue="q", group=lambda first, *rest: f"{first}-{len(rest)}")
+    def order(user: str, number: int) -> None: ...
+
+    view = app.queue.show(order.add("ann", 1).id)
+    assert view is not None and view.more["group"] == b"ann-1"
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2, 3), {}), ((1,), {"c": 2}), ((1,), {"a": 2})])
+def test_a_call_that_cannot_work_is_refused_where_it_is_made(args: tuple[int, ...], kwargs: dict[str, int]) -> None:
+    app = holdfast.App("memory:")
+
+    @app.task(name="t", queue="q")
+    def task(a: int, b: int = 0) -> None: ...
+
+    with pytest.raises(TypeError, match="t cannot be called so"):
+        task.add(*args, **kwargs)
+    with pytest.raises(TypeError, match="t cannot be called so"):
+        task.add_many([(args, kwargs)])
+    assert app.queue.length("q") == 0
+
+
+def test_a_function_behind_a_decorator_takes_what_the_decorator_takes() -> None:
+    app = holdfast.App("memory:")
+
+    def with_database(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return function("database", *args, **kwargs)
+
+        return call
+
+    @app.task(name="t", queue="q")
+    @with_database
+    def task(database: str, a: int) -> None: ...
+
+    task.add(1)
+    assert app.queue.length("q") == 1
+
+
+def test_what_a_task_cannot_be_is_said_when_it_is_made() -> None:
+    app = holdfast.App("memory:")
+    for wrong, words in [
+        ({"runs_in": "processes"}, "not in 'processes'"), ({"timeout": 0}, "more than 0"),
+        ({"retries": -2}, "0 or more"),
+    ]:
+        with pytest.raises(holdfast.BadRequest, match=words):
+            app.task(name="t", **wrong)(print)  # type: ignore[call-overload]
+    task = app.task(name="t")(print)
+    with pytest.raises(TypeError, match="did you mean 'delay'"):
+        task.using(dely=5)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"add_many takes calls"):
+        task.add_many([1, 2])  # type: ignore[list-item]

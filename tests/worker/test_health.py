@@ -4,7 +4,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from tests.proc.harness import Node, until
 
 import holdfast
 from holdfast.worker import Worker, WorkerOptions, runtime, slots
+from holdfast.worker.health import HealthFile
 
 from .running import ROOT
 
@@ -114,6 +117,8 @@ def test_a_changed_file_starts_the_worker_again(tmp_path: Path) -> None:
     (["nowhere:app"], "there is no module 'nowhere'"),
     (["json:app"], "json has no 'app'"),
     (["json:dumps"], "is no holdfast.App but a function"),
+    (["shop/tasks.py:app"], "shop.tasks:app"),
+    (["json:app", "--processes", "2"], "none of the worker processes could start"),
 ])
 def test_an_app_that_is_not_there_is_named(words: list[str], complaint: str) -> None:
     done = subprocess.run(
@@ -121,3 +126,79 @@ def test_an_app_that_is_not_there_is_named(words: list[str], complaint: str) -> 
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert done.returncode == 1 and complaint in done.stderr
+
+
+@pytest.mark.parametrize("flags", [
+    ["-q", ","], ["--lease", "0"], ["--lease", "nan"], ["--shutdown", "-1"], ["--processes", "0"], ["-c", "0"],
+    ["--health-port", "99999"], ["--health-file", "nowhere/at/all"], ["--health-port", "taken"],
+    ["--processes", "2", "--health-port", "taken"],
+])
+def test_a_worker_that_could_not_work_does_not_start(flags: list[str], tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("import holdfast\napp = holdfast.App()\n@app.task\ndef t() -> None: ...\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_worker(tmp_path, "shop:app", *(port if each == "taken" else each for each in flags))
+    assert done.returncode in (1, 2) and "Error: " in done.stderr
+    assert "Traceback" not in done.stderr and ": ready" not in done.stderr
+
+
+def test_of_a_module_that_breaks_the_broken_line_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("import holdfast\nimport nosuchthing\n")
+    done = run_worker(tmp_path, "shop:app")
+    assert done.returncode == 1
+    assert "shop cannot be imported" in done.stderr and "import nosuchthing" in done.stderr
+    assert "No module named 'nosuchthing'" in done.stderr
+    assert "importlib" not in done.stderr and "click" not in done.stderr
+
+
+def run_worker(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", "worker", *words], capture_output=True, text=True, check=False, timeout=60,
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def test_a_health_file_that_cannot_be_written_costs_no_lease(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    file = HealthFile(folder / "ok", lambda: "")
+    file.tick(10.0)
+    assert (folder / "ok").exists()
+    shutil.rmtree(folder)
+    file.tick(20.0)
+    file.tick(30.0)
+    assert [each.message for each in caplog.records] == [
+        f"cannot refresh the health file {folder}/ok: No such file or directory"
+    ]
+    folder.mkdir()
+    file.tick(40.0)
+    assert (folder / "ok").exists()
+
+
+def test_a_handler_that_fails_is_in_the_log_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "holdfast.worker")
+    app = holdfast.App("memory:", retries=0)
+
+    @app.task(name="plain")
+    def plain() -> None:
+        raise ValueError("out of paper")
+
+    @app.task(name="loop")
+    async def loop() -> None:
+        raise ValueError("out of ink")
+
+    @app.task(name="meant")
+    async def meant() -> None:
+        raise holdfast.Discard("no such printer")
+
+    with working(app):
+        for task in (plain, loop, meant):
+            task.add()
+        until(lambda: len(app.queue.dead()) == 3)
+    told = {each.message.partition(": ")[2]: each for each in caplog.records if "failed at" in each.message}
+    assert set(told) == {
+        "plain failed at attempt 1: ValueError: out of paper", "loop failed at attempt 1: ValueError: out of ink",
+        "meant failed at attempt 1: Discard: no such printer",
+    }
+    assert [bool(told[each].exc_info) for each in sorted(told)] == [True, False, True]
+    app.close()

@@ -68,7 +68,11 @@ def take(
         fail("no job", NOTHING)
 
 
-@click.command()
+@click.command(epilog="""\b
+Examples:
+  holdfast take mail                     shows the id of the job
+  holdfast ack DI…SQ DI…SQ
+""")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @connected
 def ack(ids: tuple[str, ...], connect: str, as_json: bool) -> None:

@@ -61,7 +61,11 @@ def jobs(queue: str, state: str, limit: int, connect: str, as_json: bool) -> Non
     show(found[:limit], OF_JOBS, as_json, "no job fits")
 
 
-@click.command(name="show")
+@click.command(name="show", epilog="""\b
+Examples:
+  holdfast show DI…SQ
+  holdfast show DI…SQ --json
+""")
 @click.argument("job_id", metavar="ID")
 @connected
 def show_job(job_id: str, connect: str, as_json: bool) -> None:
@@ -250,7 +254,11 @@ def cluster_leave(wait: float, connect: str, as_json: bool) -> None:
             time.sleep(0.2)
 
 
-@click.command()
+@click.command(epilog="""\b
+Examples:
+  holdfast health && echo it is there
+  holdfast health --connect holdfast://10.0.0.1
+""")
 @click.option("--connect", default="holdfast://127.0.0.1:7711", show_default=True, metavar="URL", help="The node.")
 def health(connect: str) -> None:
     """Exit with 0 if a node answers, 1 if not. A node that asks who we are is there, too."""

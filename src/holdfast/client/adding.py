@@ -101,11 +101,17 @@ def _backoff(value: float | tuple[float, float]) -> list[Arg]:
 
 
 def _batch(value: tuple[str, int]) -> list[Arg]:
+    given: object = value
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"batch is a name and an index, as in ('holiday', 0), not {checks.kind(given)}")
     batch, index = value
     return ["BATCH", checks.key("batch", batch), "INDEX", checks.count("index", index)]
 
 
 def _headers(value: Mapping[str, str]) -> list[Arg]:
+    given: object = value
+    if not isinstance(given, Mapping):
+        raise TypeError(f"headers is a dict of names and texts, not {checks.kind(given)}")
     flat: list[Arg] = []
     for header, text in value.items():
         flat += [checks.key("a header's name", header), checks.key("a header", text)]

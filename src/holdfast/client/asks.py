@@ -170,7 +170,7 @@ def done(jobs: Sequence[Meant], result: Body | None = None) -> Settling:
         return _settle("ACKJOB", jobs, []) if len(jobs) == 1 else _done_all(jobs)
     if len(jobs) != 1:
         raise BadRequest("a result is one job's: done(job, result=…)")
-    return _settle("ACKJOB", jobs, ["RESULT", checks.body_of(result)])
+    return _settle("ACKJOB", jobs, ["RESULT", checks.body_of(result, "the result of a job")])
 
 
 def fail(

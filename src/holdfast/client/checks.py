@@ -42,15 +42,15 @@ def key(what: str, value: str) -> str:
     raise TypeError(f"{what} is a str, not {kind(given)}")
 
 
-def body_of(body: Body) -> bytes | str:
-    """The body of a job."""
+def body_of(body: Body, what: str = "the body of a job") -> bytes | str:
+    """The body of a job, or its result."""
     if isinstance(body, bytes | str):
         return body
     try:
         return memoryview(body).tobytes()
     except TypeError:
         pass
-    raise TypeError(f"the body of a job is bytes or str, not {kind(body)}; pass for example json.dumps(…)")
+    raise TypeError(f"{what} is bytes or str, not {kind(body)}; pass for example json.dumps(…)")
 
 
 def many(bodies: Iterable[Body]) -> Iterable[Body]:

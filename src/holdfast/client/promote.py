@@ -7,8 +7,9 @@ that time doubles nothing.
 
 What goes along: body, queue, priority, retry, what is left of its life and of its delay, keys, headers, attempts and
 backoff. A job that somebody had taken from the old queue is moved as well: its worker is gone with the process that
-held the folder. What stays: dead jobs (they are counted, `DEAD LIST` shows them), and at-most-once jobs that were
-handed out.
+held the folder. What stays, and is counted: dead jobs (`DEAD LIST` shows them), at-most-once jobs that were handed
+out, and jobs of a batch. A batch is counted where it was begun: deleting its jobs here would count them as over, and
+what is to come when all are done would come now.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Promotion:
         self.dead = 0
         self.spent = 0
         """At-most-once jobs that were handed out: moving them could hand them out again."""
+        self.batched = 0
+        """Jobs of a batch."""
         self._source = source
         self._target = target
         self._queues = frozenset(queues)
@@ -55,6 +58,7 @@ class Promotion:
         left = [f"{count} {what}" for count, what in (
             (self.dead, "dead jobs stay where they are"),
             (self.spent, "at-most-once jobs had been handed out and stay"),
+            (self.batched, "jobs of batches stay until their batch is done here"),
         ) if count]
         return "; ".join([f"{self.moved} jobs moved", *left])
 
@@ -72,6 +76,9 @@ class Promotion:
             return False
         if view.body is None:
             self.spent += 1
+            return False
+        if "batch" in view.more:
+            self.batched += 1
             return False
         return True
 

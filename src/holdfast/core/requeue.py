@@ -365,7 +365,11 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     holders = links.read_mask(node, peer, reader)
     if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
         raise BadFrame("a state that no job can be in")
-    if job is None or job.state == ACKED or job.state == WAIT_REPL or job.state == DEAD:
+    if job is None or job.state == WAIT_REPL:
+        return
+    if job.state == ACKED or job.state == DEAD:
+        if state == IS_LEASED:
+            say_ended(node, peer, job)  # somebody works on it for nothing
         return
     if node.hinted:
         unique.heard(node, peer, job)
@@ -466,9 +470,18 @@ def learn_counts(node: Node, job: Job, nacks: i64, deliveries: i64) -> bool:
 
 
 def tell_working(node: Node, job: Job, ms: i64) -> None:
-    """A consumer asked for more time: the other holders must know, or they would ask too early."""
+    """A consumer has more time than the other holders count on: they must know, or they would ask too early.
+
+    Of a lease of ours we say so: one who has the job out as well keeps his to its end, and no longer. Any other word
+    may be that of his own consumer, who has then asked for more time there, too.
+    """
+    is_ours = job.lease is not None and not node.broken("lease-told-as-work")
     for peer in node.peers:
-        if peer.bit & job.holders & ~MY_BIT and peer.is_linked:
+        if not peer.bit & job.holders & ~MY_BIT or not peer.is_linked:
+            continue
+        if is_ours:
+            write_state(node, peer, node.id_text(job), IS_LEASED, ms, job.holders)
+        else:
             peer.out.append(bus.WORKING)
             write_job_id(peer.out, job)
             bus.write_i64(peer.out, ms)
@@ -482,13 +495,10 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
         raise BadFrame("a lease of less than nothing, or for longer than there are")
     if job is None or job.state == WAIT_REPL:
         return
+    if job.state == ACKED or job.state == DEAD:
+        say_ended(node, peer, job)
+        return
     tombs.learn_holders(node, job, peer.bit)
-    if job.state == ACKED:
-        acks.answer_ended(node, peer, job)
-        return
-    if job.state == DEAD:
-        fate.write(node, peer, job, fate.DIES)
-        return
     if job.state == QUEUED:
         job.queue.remove(job)
         job.state = ACTIVE
@@ -499,6 +509,15 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
         job.flags |= LONG_LEASE
     job.responsible = int(peer.index)
     node.wake_at(job, node.now + ms + node.jitter())
+
+
+def say_ended(node: Node, peer: Peer, job: Job) -> None:
+    """A peer has a consumer at work on a job that was acknowledged, or died."""
+    tombs.learn_holders(node, job, peer.bit)
+    if job.state == ACKED:
+        acks.answer_ended(node, peer, job)
+    else:
+        fate.write(node, peer, job, fate.DIES)
 
 
 def link_up(node: Node, peer: Peer) -> None:

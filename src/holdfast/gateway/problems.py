@@ -99,6 +99,9 @@ def install(app: FastAPI) -> None:
     async def of_shape(request: Request, error: RequestValidationError) -> JSONResponse:
         faults = [{"where": "/".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()]
         words = "; ".join(f"{each['where']}: {each['what']}" for each in faults)
+        said = request.headers.get("content-type", "")
+        if any(each["where"] == "body" for each in faults) and "json" not in said:  # curl -d says it is a form
+            words += f" (the request says it is {said or 'of no type'}: send Content-Type: application/json)"
         return problem(422, "Unprocessable", words, "ERR", faults=faults)
 
     @app.exception_handler(HTTPException)

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import StreamingResponse
@@ -37,6 +37,8 @@ WINDOW = 256
 LINE_BYTES_MAX = 64 * 1024 * 1024
 PATIENCE_S = 30.0
 AGAIN_S = 0.1
+Line: TypeAlias = tuple[int, asyncio.Task[dict[str, Any]]]
+"""Its number, and the add that was begun for it."""
 
 
 @router.post("/queues/{queue}/stream", response_class=StreamingResponse, openapi_extra={
@@ -58,12 +60,11 @@ class BothWays(StreamingResponse):
 
 
 async def answers(asking: AsyncQueue, queue: str, request: Request) -> AsyncIterator[bytes]:
-    line = asyncio.Queue[asyncio.Task[dict[str, Any]] | None](WINDOW)
+    line = asyncio.Queue[Line | None](WINDOW)
     reading = asyncio.create_task(read(asking, queue, request, line))
     try:
-        number = 0
-        while (task := await line.get()) is not None:
-            number += 1
+        while (begun := await line.get()) is not None:
+            number, task = begun
             yield json.dumps({"line": number, **await task}).encode() + b"\n"
         await reading
     finally:
@@ -73,17 +74,18 @@ async def answers(asking: AsyncQueue, queue: str, request: Request) -> AsyncIter
         while not line.empty():
             left = line.get_nowait()
             if left is not None:
-                left.cancel()
+                left[1].cancel()
 
 
-async def read(
-    asking: AsyncQueue, queue: str, request: Request, line: asyncio.Queue[asyncio.Task[dict[str, Any]] | None]
-) -> None:
-    """Begin one add per line; waits where WINDOW of them are unanswered."""
+async def read(asking: AsyncQueue, queue: str, request: Request, line: asyncio.Queue[Line | None]) -> None:
+    """Begin one add per line; waits where WINDOW of them are unanswered. An empty line is none, but it counts: the
+    number in an answer is that of the line in the sender's file."""
+    number = 0
     try:
         async for text in lines(request):
+            number += 1
             if text.strip():
-                await line.put(asyncio.create_task(add(asking, queue, text)))
+                await line.put((number, asyncio.create_task(add(asking, queue, text))))
     finally:
         await line.put(None)
 
@@ -100,12 +102,17 @@ async def lines(request: Request) -> AsyncIterator[bytes]:
         yield left
 
 
+def faults(error: ValidationError) -> str:
+    """What is wrong with a line, and where in it."""
+    return "; ".join(": ".join(filter(None, ("/".join(map(str, each["loc"])), each["msg"]))) for each in error.errors())
+
+
 async def add(asking: AsyncQueue, queue: str, text: bytes) -> dict[str, Any]:
     try:
         new = NewJob.model_validate_json(text)
         content, words = new.content(), new.words()
     except ValidationError as error:
-        return {"error": "; ".join(each["msg"] for each in error.errors()), "code": "ERR"}
+        return {"error": faults(error), "code": "ERR"}
     except Error as error:
         return {"error": error.text, "code": error.code}
     deadline = asyncio.get_running_loop().time() + PATIENCE_S

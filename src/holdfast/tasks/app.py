@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, Protocol, overload
 
 from holdfast import doors
+from holdfast.client import checks
 from holdfast.client.adding import AddOptions
 from holdfast.client.errors import BadRequest
 from holdfast.client.queue import AsyncQueue, Queue
@@ -159,8 +160,14 @@ class App:
         result    True: that it is done is kept for `wait` even if it returns None
         runs_in   "process": in a process of its own, which a time limit or a cancel can end at any point
         """
+        if runs_in not in ("thread", "process"):
+            raise BadRequest(f"a task runs in a \"thread\" or a \"process\", not in {runs_in!r}")
+        if timeout is not None and timeout <= 0:
+            raise BadRequest(f"timeout is how many seconds a run may take, more than {timeout!r}; None: any time")
         options: AddOptions = {}
         again = self._retries if retries == -1 else retries
+        if again is not None and checks.count("retries", again) < 0:
+            raise BadRequest(f"retries is 0 or more, or None for ever, not {again}")
         if again is not None:
             options["attempts"] = again + 1
             options["backoff"] = self._backoff if backoff is None else backoff

@@ -12,11 +12,13 @@ gives back returns what `send(…)` returns. A task of a plain function is a `Ta
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
-from holdfast.client.adding import AddOptions
+from holdfast.client import checks
+from holdfast.client.adding import ADD_OPTIONS, AddOptions
 from holdfast.client.errors import BadRequest
 from holdfast.client.values import Waited
 
@@ -107,8 +109,9 @@ class BaseTask(AnyTask, Generic[P, R]):
         self.cron = cron
         self.zone = zone
         self._options = options
-        self._keys = keys
+        self._keys = {what: keyed(function, key) for what, key in keys.items()}
         self._unique = unique
+        self._signature = signature_of(function)
         self.__doc__ = function.__doc__
 
     def add(self, *args: P.args, **kwargs: P.kwargs) -> Added[R]:
@@ -154,6 +157,7 @@ class BaseTask(AnyTask, Generic[P, R]):
 
     def using(self, *, queue: str | None = None, **options: Unpack[AddOptions]) -> BaseTask[P, R]:
         """This task with other options, for the next `add`."""
+        checks.known("using", options, ADD_OPTIONS)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._options = AddOptions(**{**self._options, **options})
@@ -182,7 +186,16 @@ class BaseTask(AnyTask, Generic[P, R]):
             options["unique"] = f"{self.name}:{digest}"
         return options
 
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call that cannot work is told to who makes it, not to a worker far away, attempt after attempt."""
+        if self._signature is not None:
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name} cannot be called so: {error}") from None
+
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AddOptions:
+        self._check(args, kwargs)
         options = self.options_for(args, kwargs)
         for each in self.app.middleware:
             options = each.before_add(self.name, options)
@@ -191,7 +204,11 @@ class BaseTask(AnyTask, Generic[P, R]):
     def _batches(self, calls: Iterable[Call]) -> Iterable[tuple[AddOptions, list[Call]]]:
         batch: list[Call] = []
         shared: AddOptions = {}
-        for args, kwargs in calls:
+        for each in calls:
+            given: object = each
+            if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], dict):
+                raise TypeError(f"{self.name}.add_many takes calls: add_many(task.call(x) for x in …)")
+            args, kwargs = each
             options = self._ready(args, kwargs)
             if batch and (options != shared or "unique" in options or len(batch) == ADD_MANY_MAX):
                 yield shared, batch
@@ -219,6 +236,40 @@ class AsyncTask(BaseTask[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call it here; await what comes back."""
         return cast("Coroutine[Any, Any, R]", self.function(*args, **kwargs))
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    """What a function takes; None if nobody can tell. A decorator that takes anything is believed."""
+    try:
+        return inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return None
+
+
+def keyed(function: Callable[..., Any], key: Key) -> Key:
+    """A key that is made of the arguments by their names, however they were passed: `lambda user, **_: user` is
+    about the task's `user`, be it the first argument or a keyword, and need not take the others."""
+    if not callable(key):
+        return key
+    make = key
+    takes, has = signature_of(make), signature_of(function)
+    if takes is None or has is None:
+        return key
+    wanted = takes.parameters.values()
+    named = [each.name for each in wanted if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_rest = any(each.kind is each.VAR_KEYWORD for each in wanted)
+    variadic = {each.name for each in has.parameters.values() if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    fits = all(name in has.parameters and name not in variadic for name in named)
+    if not fits or len(named) + takes_rest != len(takes.parameters):
+        return key  # Its names are not the task's: it gets the arguments as they are.
+
+    def by_name(*args: Any, **kwargs: Any) -> str:
+        bound = has.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return make(**{name: bound.arguments[name] for name in (bound.arguments if takes_rest else named)
+                       if name not in variadic})
+
+    return by_name
 
 
 def no_lambda(name: str) -> None:

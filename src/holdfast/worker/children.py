@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import signal
+import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -77,8 +78,8 @@ class Child:
             self._process.kill()
 
 
-def rebuilt(kind: str, words: str, number: float | None) -> Exception:
-    """An exception of the child, as far as it matters here."""
+def rebuilt(kind: str, words: str, number: float | None, trace: str) -> Exception:
+    """An exception of the child, as far as it matters here. Where it was raised there is a note, for the log."""
     if kind == "Retry":
         return Retry(words, after=number)
     if kind == "Discard":
@@ -86,7 +87,9 @@ def rebuilt(kind: str, words: str, number: float | None) -> Exception:
     if kind == "Snooze":
         return Snooze(number or 0.0)
     strange: type[Exception] = type(kind, (Exception,), {})
-    return strange(words)
+    made = strange(words)
+    made.add_note(f"In its process it was:\n{trace}")
+    return made
 
 
 def child_main(pipe: Connection) -> None:
@@ -105,5 +108,5 @@ def child_main(pipe: Connection) -> None:
             data = msgspec.msgpack.encode(answer)
         except BaseException as error:
             number = getattr(error, "after", getattr(error, "seconds", None))
-            data = msgspec.msgpack.encode(["error", type(error).__name__, str(error), number])
+            data = msgspec.msgpack.encode(["error", type(error).__name__, str(error), number, traceback.format_exc()])
         pipe.send_bytes(data)

@@ -11,19 +11,28 @@ every second while all is well and which is deleted when it is not.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from holdfast.client.errors import BadRequest
+
 FILE_S: Final = 1.0
+
+log = logging.getLogger("holdfast.worker")
 
 
 class HealthFile:
     """Refreshes a file while all is well."""
 
     def __init__(self, path: Path, ask: Callable[[], str]) -> None:
+        """`BadRequest` if there can be no such file."""
+        if path.is_dir() or not path.parent.is_dir():
+            raise BadRequest(f"the health file {path} cannot be made: it is a folder, or its folder is not there")
+        self._is_failing = False
         self._path = path
         self._ask = ask
         self._written = 0.0
@@ -33,19 +42,29 @@ class HealthFile:
         if now - self._written < FILE_S:
             return
         self._written = now
-        if self._ask():
-            self._path.unlink(missing_ok=True)
+        try:
+            if self._ask():
+                self._path.unlink(missing_ok=True)
+            else:
+                self._path.write_text("ok\n")
+        except OSError as error:  # A full disk must not cost leases: the file grows old, and whoever looks at it acts.
+            if not self._is_failing:
+                log.error("cannot refresh the health file %s: %s", self._path, error.strerror)
+            self._is_failing = True
         else:
-            self._path.write_text("ok\n")
+            self._is_failing = False
 
     def close(self) -> None:
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 class HealthPort:
     """Answers GET /healthz, from a thread of its own."""
 
     def __init__(self, host: str, port: int, ask: Callable[[], str]) -> None:
+        """`BadRequest` if it cannot listen there."""
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 fault = ask() if self.path == "/healthz" else ""
@@ -60,7 +79,11 @@ class HealthPort:
             def log_message(self, format: str, *args: object) -> None:
                 pass  # A line every few seconds for ever helps nobody.
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or "not a port"
+            raise BadRequest(f"cannot answer for health on {host} port {port}: {why}") from None
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True)
         self._thread.start()

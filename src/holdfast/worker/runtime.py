@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -34,6 +35,8 @@ from .health import HealthFile, HealthPort
 from .slots import LoopSlots, ThreadSlots
 from .telling import Teller
 
+MIN_LEASE_S: Final = 0.3
+"""A third of it passes before it is extended, and the teller looks ten times a second."""
 ANSWER_S: Final = 10.0
 """A node that is silent for so long is given up on. Less than the usual half minute: leases run meanwhile."""
 SILENT_S: Final = 30.0
@@ -75,6 +78,10 @@ class Worker:
             raise BadRequest("there is nothing to do: the app has no task, and no queue was named")
         if self.options.concurrency < 1:
             raise BadRequest("a worker runs at least one job at a time")
+        if not MIN_LEASE_S <= self.options.lease_s < math.inf:
+            raise BadRequest(f"a lease is at least {MIN_LEASE_S:g} s long: it is extended while the job runs")
+        if not 0 <= self.options.shutdown_s < math.inf:
+            raise BadRequest("the seconds that jobs may finish in are 0 or more")
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}"
         self.hands = Hands(self.options.concurrency)
         self.started = time.time()
@@ -113,14 +120,17 @@ class Worker:
         if with_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
-        queue = self._own_queue
-        if queue is None:
-            queue = await asyncio.to_thread(self._open)
+        queue: Queue | None = None
         health: HealthPort | None = None
         try:
-            self._start(queue)
-            if self.options.health_port:
+            if self.options.health_port:  # Before any job is fetched: a worker that cannot have it does not start.
                 health = HealthPort(self.options.health_host, self.options.health_port, self.fault)
+            if self.options.health_file:
+                self._file = HealthFile(Path(self.options.health_file), self.fault)
+            queue = self._own_queue
+            if queue is None:
+                queue = await asyncio.to_thread(self._open)
+            self._start(queue)
             log.info("worker %s: ready, %s", self.name, ", ".join(self.names))
             await self._stop.wait()
             await self._wind_down()
@@ -129,7 +139,7 @@ class Worker:
                 health.close()
             if self._file is not None:
                 self._file.close()
-            if self._own_queue is None:
+            if self._own_queue is None and queue is not None:
                 await asyncio.to_thread(queue.close)
 
     def _open(self) -> Queue:
@@ -160,8 +170,6 @@ class Worker:
         self._loop_slots = LoopSlots(self.app, self.hands, teller)
         if any(not task.is_async for task in self.app.tasks.values()):
             self._thread_slots = ThreadSlots(self.app, self.hands, teller)
-        if self.options.health_file:
-            self._file = HealthFile(Path(self.options.health_file), self.fault)
         self._fetcher = Fetcher(queue, self.names, self.hands, lease_s, self._take_in)
         teller.start()
         self._fetcher.start()

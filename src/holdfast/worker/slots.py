@@ -20,8 +20,9 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from holdfast.client.jobs import said
 from holdfast.tasks.app import App
-from holdfast.tasks.outcomes import Cancelled, Outcome, TimeLimit
+from holdfast.tasks.outcomes import Cancelled, Discard, Outcome, Retry, TimeLimit
 from holdfast.tasks.running import RunningJob, run_async, run_sync
 
 from .children import Child
@@ -35,6 +36,23 @@ BREATHE: Final = 50
 GRACE_S: Final = 5.0
 
 log = logging.getLogger("holdfast.worker")
+
+
+def report(job: RunningJob, outcome: Outcome) -> None:
+    """A run that did not end well, for those who read the log. What a handler said on purpose (`Retry`, `Discard`,
+    `Snooze`), or was told to do, is a line; any other exception comes with where it was raised."""
+    error = outcome.exception
+    assert error is not None
+    name = job.task.name if job.task is not None else "?"
+    about = {"job": job.id, "task": name}
+    if outcome.kind in ("released", "dropped"):
+        log.info("job %s: %s is given back: %s", job.id, name, said(error), extra=about)
+    else:
+        is_meant = isinstance(error, Retry | Discard | TimeLimit)
+        log.warning(
+            "job %s: %s failed at attempt %d: %s", job.id, name, job.attempt, outcome.error,
+            exc_info=None if is_meant else error, extra=about,
+        )
 
 
 class LoopSlots:
@@ -103,6 +121,8 @@ class LoopSlots:
                     teller.tell(job, Outcome("released"))
                     raise
                 job.slot = None
+                if outcome.exception is not None:
+                    report(job, outcome)
                 teller.tell(job, outcome)
                 if job.is_cancelled:
                     while me.uncancel():
@@ -202,6 +222,8 @@ class ThreadSlot(threading.Thread):
                 self._job = None
                 job.slot = None
                 self.is_lost = False
+        if outcome.exception is not None:
+            report(job, outcome)
         self._teller.tell(job, outcome)
 
     def _call_child(self, job: RunningJob) -> object:

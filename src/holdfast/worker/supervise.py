@@ -1,8 +1,9 @@
 """Several workers, each in a process of its own, and one that is started again when its code changes.
 
 The parent runs no handler and holds no connection: it starts children (the same command line with `--child`), passes
-signals on, and starts one again that died. A child that dies at once, again and again, is started with growing pauses.
-Each child refreshes a health file in a folder of the parent's; the parent is healthy while all of them are.
+signals on, and starts one again that died. A child that dies at once, again and again, is started with growing pauses;
+if none of them could start at all, the parent says so and ends, as a single worker would. Each child refreshes a health
+file in a folder of the parent's; the parent is healthy while all of them are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+
+from holdfast.client.errors import BadRequest
 
 from .health import HealthFile, HealthPort
 
@@ -43,6 +46,9 @@ class Child:
         self._started = 0.0
         self._next = 0.0
         self._process: subprocess.Popen[bytes] | None = None
+        self._was_well = False
+        self.is_hopeless = False
+        """It ended with a sentence before it ever worked: a wrong name, a wrong password. The next one would, too."""
 
     def start(self) -> None:
         self._started = time.monotonic()
@@ -54,7 +60,9 @@ class Child:
         if self._process is not None:
             code = self._process.poll()
             if code is None:
+                self._was_well = self._was_well or self.health.exists()
                 return
+            self.is_hopeless = code in (1, 2) and not self._was_well
             self._pause = PAUSE_S if now - self._started > GOOD_S else min(PAUSE_S_MAX, self._pause * 2)
             log.error("a worker process ended with %d; the next one starts in %g s", code, self._pause)
             self._process = None
@@ -104,14 +112,14 @@ class Supervisor:
             signal.signal(number, lambda number, frame: self._signals.append(number))
         with tempfile.TemporaryDirectory(prefix="holdfast-worker-") as folder, contextlib.ExitStack() as stack:
             self._children = [Child(self._argv, Path(folder) / f"{i}.ok") for i in range(self._count)]
-            for child in self._children:
-                child.start()
             host, port, file = self._health
             if port:
                 stack.callback(HealthPort(host, port, self.fault).close)
             health = HealthFile(Path(file), self.fault) if file else None
             if health is not None:
                 stack.callback(health.close)
+            for child in self._children:
+                child.start()
             seen = times(self._reloads)
             while not self._signals:
                 time.sleep(LOOK_S)
@@ -122,6 +130,8 @@ class Supervisor:
                     self._reload()
                 for child in self._children:
                     child.check()
+                if self._reloads is None and all(child.is_hopeless for child in self._children):
+                    raise BadRequest("none of the worker processes could start")
             self._end()
 
     def _reload(self) -> None:

@@ -95,6 +95,7 @@ MUTANTS: Final[dict[str, str]] = {
     "token-not-asked": "a node without the lease takes the word under a token without asking the node in it",
     "nack-by-stranger": "a node without the lease takes a NACK although the node in the token cannot be asked",
     "long-lease-untold": "that a lease is longer than the retry time is not told to the other holders",
+    "lease-told-as-work": "of a long lease of its own a node says that somebody is at work, not that it has the job",
     "lease-token-forgotten": "a restart forgets the tokens of leases, though hand-outs are in the journal",
     "dead-not-spread": "the death of a job is not told to the other holders",
     "death-told-once": "it is told to those who can be heard, and to nobody who comes back later",

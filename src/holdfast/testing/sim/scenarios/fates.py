@@ -59,6 +59,40 @@ def one_command_about_the_leases_of_several_nodes(new: New) -> None:
     end_well(sim, late, deliveries=2)
 
 
+@catches("lease-told-as-work")
+def a_lease_ends_though_another_hand_out_is_kept(new: New) -> None:
+    """A has the job out; somebody queues it at B by hand, and the consumer there asks for more time. That is none for
+    A's consumer, whose lease ends when it was to end."""
+    sim = new(nodes="ABC", seed=208)
+    job = sim.add_job(at="A", replicate=3, retry_s=2)
+    _, slow = sim.take(at="A")
+    sim.run_for(seconds=1)
+    sim.do("B", "ENQUEUE", job)
+    again, quick = sim.take(at="B")
+    assert again == job
+    assert sim.under("keepalive", job, quick, at="B", ms=6_000) == "ok"
+    sim.run_for(seconds=2.5)
+    assert sim.under("ack", job, slow, at="A") == "LEASELOST", "A's lease was over, and B's consumer has the job"
+    got = [sim.wait_for_job(at=name) for name in "ABC"]
+    sim.run_for(seconds=2)
+    assert got == [[], [], []], "handed out a third time while B's lease runs"
+    assert sim.under("ack", job, quick, at="B") == "1"
+    end_well(sim, job, deliveries=2)
+
+
+@catches()
+def more_time_asked_for_at_another_holder_is_more_time(new: New) -> None:
+    """A's consumer says at B, without its token, that it is at work: A, too, gives it that time."""
+    sim = new(nodes="ABC", seed=209)
+    job = sim.add_job(at="A", replicate=3, retry_s=3, attempts=1)
+    _, token = sim.take(at="A")
+    sim.run_for(seconds=2.5)
+    assert sim.working(job, at="B") >= 0
+    sim.run_for(seconds=2)
+    assert sim.under("ack", job, token, at="A") == "1", "it was told that it has the job for three more seconds"
+    end_well(sim, job, deliveries=1)
+
+
 @catches("answers-not-awaited")
 def one_that_is_slow_to_answer_can_be_asked(new: New) -> None:
     """As above, but the answer takes longer than a node waits for most others."""
