@@ -13,7 +13,7 @@ from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.session import FOR_JOB, NOTHING, REPLY_ON
 from holdfast.core.workers import cost
 
-from .model import Model
+from .model import QUEUE_COST, Model
 
 
 def check(node: Node, model: Model) -> None:
@@ -110,7 +110,7 @@ def check_memory(node: Node, jobs: list[Job]) -> None:
     used += node.results.bytes + sum(cost(name, worker) for name, worker in node.workers.items())
     used += sum(GROUP_BYTES + len(name) for queue in node.queues.values() for name in queue.groups)
     used += sum(TAKEN_BYTES + 2 * len(key) for key in node.taken)
-    used += sum(1500 + 3 * len(name) for name in node.queues) + 2048 * len(node.sessions)
+    used += sum(QUEUE_COST + 3 * len(name) for name in node.queues) + 2048 * len(node.sessions)
     assert node.used == used, "memory is accounted wrongly"
     percent = node.full // 100
     assert node.level == (used >= 75 * percent) + (used >= 95 * percent)

@@ -18,6 +18,7 @@ from .values import NIL_ARRAY, Bad, Line
 
 IN, OUT = 1, 2
 PAUSES = [b"none", b"in", b"out", b"all"]
+QUEUE_COST = 2100
 
 
 @dataclass
@@ -139,7 +140,7 @@ class Model:
 
     def used(self) -> int:
         return sum(208 + len(job.body) for job in self.jobs.values()) + 2048 * len(self.sessions) + sum(
-            1500 + 3 * len(name) for name in self.queues) + 400 * len(self.settings)
+            QUEUE_COST + 3 * len(name) for name in self.queues) + 400 * len(self.settings)
 
     def level(self) -> int:
         """How short memory is."""
@@ -171,7 +172,7 @@ class Model:
         """All or none. Whoever waits for jobs may go a little beyond the limit: it takes jobs away."""
         new = [name for name in names if name not in self.queues]
         most = self.full + (self.full // 100 * 5 if to_wait else 0)
-        if new and self.used() + sum(1500 + 3 * len(name) for name in new) > most:
+        if new and self.used() + sum(QUEUE_COST + 3 * len(name) for name in new) > most:
             self.seen["no room even to wait"] += to_wait
             raise Bad(texts.OOM)
         for name in new:
@@ -224,7 +225,7 @@ class Model:
 
     def admit(self, name: bytes, bodies: list[bytes]) -> None:
         """Is there memory for these? Jobs that nobody will get again may be evicted for them."""
-        cost = sum(208 + len(body) for body in bodies) + (0 if name in self.queues else 1500 + 3 * len(name))
+        cost = sum(208 + len(body) for body in bodies) + (0 if name in self.queues else QUEUE_COST + 3 * len(name))
         if self.level() == 2 or self.used() + cost > self.full:
             while self.evicts and self.spent and self.used() + cost >= self.full // 100 * 95:
                 self.seen["job evicted"] += self.jobs.pop(self.spent.pop(0), None) is not None
