@@ -296,13 +296,12 @@ class Keeping:
         if journal is None:
             return {}
         writer = journal.writer
-        is_rewriting = journal.rewrite is not None
         return {
             "loading": str(int(self.node.is_loading)),
             "loading_loaded_perc": str(self.percent),
             "aof_enabled": "1",
             "aof_state": "beginning" if journal.is_beginning else "on",
-            "aof_rewrite_in_progress": str(int(is_rewriting)),
+            "aof_rewrite_in_progress": str(int(self.rewriting is not None)),
             "aof_last_rewrite_time_sec": str(int(journal.rewrite_seconds)),
             "aof_last_bgrewrite_status": "err" if journal.rewrite_error else "ok",
             "aof_last_write_status": "err" if writer.trouble else "ok",
