@@ -162,6 +162,8 @@ def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
         job.qtime = 0
         return
     job.flags &= ~HANDED_OUT  # if a consumer had it, its time is over
+    if requeue.claims(node, job) and not node.broken("passed-on-uncounted"):
+        failure.yielded(node, job)  # said before we ask: whoever queues it must know that it failed here
     if index == ME or not peer.is_linked:
         if index == ME:
             takeover.want(node, slot_of_job(job))

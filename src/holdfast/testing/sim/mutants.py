@@ -132,6 +132,7 @@ MUTANTS: Final[dict[str, str]] = {
     "takeover-asks-nobody": "a new home opens with what it happens to hold",
     "stale-copy-believed": "a home believes that a job lives because somebody who was away has a copy",
     "lower-epoch-goes-on": "a home that is told of a higher epoch goes on",
+    "passed-on-uncounted": "a lease that ends after the home has changed is left to the new one, and nobody counts it",
     "handover-forgets": "a home that hands over sends nothing of what it knows",
     "taken-out-keeps-turn": "an at-most-once job that was taken out of its queue by hand holds up its group for ever",
     "group-released-on-nack": "a job that is given back lets the next of its group go",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from holdfast.core import home
+from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.plan import Add
 from holdfast.testing.sim.scenarios.keys import owner_of, unique_at
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
@@ -205,6 +206,50 @@ def a_handover_carries_the_keys(new: New) -> None:
     assert sim.add_keyed(at="B", unique=key) == (first, "existing")
     sim.ack(first, at="C")
     end_well(sim, first)
+
+
+@catches("passed-on-uncounted")
+def a_lease_that_ends_after_a_handover_is_counted(new: New) -> None:
+    """When the lease ends at B it is A that would queue the job, and must know that it has failed as often as it may."""
+    sim = new(nodes="ABC", seed=332)
+    job = hand_over_while_out(sim)
+    again = [sim.wait_for_job(at=name) for name in "ABC"]
+    sim.run_for(seconds=20)
+    assert again == [[], [], []], "handed out more often than it may fail"
+    assert sim.list_dead(at="A") == [job]
+    end_well(sim)
+
+
+@catches("passed-on-uncounted")
+def a_lease_that_ends_while_there_is_no_home_is_counted(new: New) -> None:
+    """A is killed once more before the lease ends at B, which becomes the home again later."""
+    sim = new(nodes="ABC", seed=333)
+    job = hand_over_while_out(sim)
+    again = [sim.wait_for_job(at=name) for name in "BC"]
+    sim.run_for(seconds=3)
+    sim.crash("A")
+    sim.run_for(seconds=30)
+    assert again == [[], []], "handed out more often than it may fail"
+    assert sim.list_dead(at="B") == [job]
+    sim.restart("A")
+    end_well(sim)
+
+
+def hand_over_while_out(sim: Cluster) -> str:
+    """A job with ATTEMPTS 1 that B hands out while it is the home, for 12 seconds; after 8 of them A is the home."""
+    key = unique_at(sim, "AB")
+    sim.add_keyed(at="A", unique="other", replicate=1)
+    sim.consume_and_ack(at="A")
+    sim.crash("A")
+    sim.run_for(seconds=15)
+    sim.restart("A")
+    sim.run_for(seconds=1)
+    job, word = sim.add_keyed(at="B", unique=key, replicate=3, retry_s=12, attempts=1)
+    assert word == "added" and owner_of(sim, "B", home.UNIQUE, key) == "B"
+    assert sim.take(at="B")[0] == job
+    sim.run_for(seconds=8)
+    assert owner_of(sim, "B", home.UNIQUE, key) == "A", "not handed over while the job was out"
+    return job
 
 
 @catches("never-merged")
