@@ -41,6 +41,7 @@ from holdfast.core import (
     requeue,
     times,
     tombs,
+    twins,
     waiting,
 )
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
@@ -308,7 +309,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         else:
             fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
-            requeue.tell_twin(node, peer, job)
+            twins.meet(node, peer, job)
         return
     queue = node.queues.get(copy.queue)
     is_once = copy.retry == 0 and not node.broken("once-copied")
@@ -456,6 +457,7 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.qtime = 0
     records.job(node, job)
     begin_life(node, job)
+    twins.begun(node, job)
     if job.flags & SPECIAL:
         gates.accepted(node, job)
 

@@ -162,6 +162,7 @@ MUTANTS: Final[dict[str, str]] = {
     "deletions-forgotten": "that a setting was deleted is not kept",
     "cron-id-random": "the id of a job on a schedule is drawn, not worked out",
     "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
+    "twin-forgotten": "what is said of a job that still waits for its copies is forgotten when it is queued",
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",
     "batch-id-by-home": "the id of the job after a batch is drawn by the home that carries out the CLOSE, or by two",
