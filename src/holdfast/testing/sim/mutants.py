@@ -71,6 +71,7 @@ MUTANTS: Final[dict[str, str]] = {
     "shared-job-known": "a job that several nodes may make, the end of a batch, is ended where it is known to be",
     "repeated-add-known": "a home that makes a job when it is asked again believes to know of all its copies",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",
+    "refusal-is-for-good": "who refused a copy is no holder any more, though it was sent another that is on its way",
     "own-number-not-believed": "an ack for a job of ours is dropped if our clock was set back since we made it",
     "collector-forgets": "who collects an ack need not have it on disk itself",
     "gotack-not-kept": "GOTACK leaves before the ending it confirms is on disk",
