@@ -29,6 +29,7 @@ KEPT = [
     850130056,
     850130169,
     850131023,
+    850133147,
 ]
 """Seeds that once broke a promise, and whose story is in the commit that repaired it."""
 
