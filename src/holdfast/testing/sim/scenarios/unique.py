@@ -210,7 +210,7 @@ def a_handover_carries_the_keys(new: New) -> None:
 
 @catches("passed-on-uncounted")
 def a_lease_that_ends_after_a_handover_is_counted(new: New) -> None:
-    """When the lease ends at B it is A that would queue the job, and must know that it has failed as often as it may."""
+    """When the lease ends at B it is A that would queue the job: it must know that it has failed as often as it may."""
     sim = new(nodes="ABC", seed=332)
     job = hand_over_while_out(sim)
     again = [sim.wait_for_job(at=name) for name in "ABC"]
