@@ -291,6 +291,7 @@ def on_holders(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
     else:
+        twins.note(node, job)
         write_gotjob(peer, job, version)
 
 

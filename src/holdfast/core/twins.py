@@ -33,9 +33,14 @@ def meet(node: Node, peer: Peer, job: Job) -> None:
 
 def note(node: Node, job: Job) -> None:
     """A peer has a job that may still be new here."""
-    is_new = job.responsible == ME and not job.flags & QUEUED_BEFORE
-    if is_new and (job.state == WAIT_REPL or job.state == ACTIVE) and not node.broken("twin-forgotten"):
+    if is_new(job) and not node.broken("twin-forgotten"):
         job.flags |= TWIN
+
+
+def is_new(job: Job) -> bool:
+    """Whether it waits here for its copies, or for the end of its delay, to be queued for the first time."""
+    is_waiting = job.state == WAIT_REPL or job.state == ACTIVE
+    return is_waiting and job.responsible == ME and not job.flags & QUEUED_BEFORE
 
 
 def begun(node: Node, job: Job) -> None:

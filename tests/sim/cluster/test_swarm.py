@@ -28,6 +28,7 @@ KEPT = [
     829956081, 251744801, 264400725, 510310296,
     850130169,
     850131023,
+    850133147,
 ]
 """Seeds that once broke a promise, and whose story is in the commit that repaired it."""
 

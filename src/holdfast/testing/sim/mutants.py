@@ -68,6 +68,7 @@ MUTANTS: Final[dict[str, str]] = {
     "unsure-sets-trusted": "who held a job is believed to be known although a holder lost what it knew",
     "lost-tail-trusted": "a start from a disk that may lack the last second believes to know all holders",
     "forgetful-holder-believed": "a holder that knows nothing of the job is taken for one that never knew anything",
+    "early-no-idea-counts": "that a node knows nothing of an acked job counts, though it may have a copy by now",
     "shared-job-known": "a job that several nodes may make, the end of a batch, is ended where it is known to be",
     "repeated-add-known": "a home that makes a job when it is asked again believes to know of all its copies",
     "late-holders-untold": "who was asked for a copy first does not hear of those who were asked later",

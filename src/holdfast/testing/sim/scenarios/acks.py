@@ -474,3 +474,21 @@ def an_ack_reaches_a_copy_of_which_the_power_cut_left_no_trace(new: New) -> None
         sim.ack(job, at="C")
         sim.run_for(seconds=10)
         end_well(sim, job)
+
+
+@catches("early-no-idea-counts")
+def an_ack_is_kept_for_a_copy_that_was_given_to_a_node_that_knew_nothing(new: New) -> None:
+    """B is told that the job is done, and cannot hear C, which has it. A says that it knows nothing, and is given the
+    job a moment later; then C loses its disk, and knows nothing either."""
+    sim = new(nodes="ABC", seed=100)
+    job = sim.add_job(at="C", retry_s=20)
+    sim.cut("C", from_="B")
+    sim.run_for(seconds=1)
+    sim.ack(job, at="B")
+    sim.run_for(seconds=1)
+    assert sim.consume(at="A") == job
+    sim.crash("C", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.run_for(seconds=30)
+    end_well(sim, job)
