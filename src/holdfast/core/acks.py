@@ -17,7 +17,9 @@ What makes this right, each from a schedule that broke something simpler (see do
   have been the only one to know of another. Such a set is not trusted any more: every member is asked. Nor is that
   of a job that may have been made twice under one id (keyed.py).
 * An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
-  taken the ending over, or when every member has said that it knows nothing.
+  taken the ending over, or when every member has said that it knows nothing. Who said so may be given a copy later;
+  that is no harm while the giver is still to be asked, but it may lose what it knew before it is. So whenever a
+  member comes back only what is said from then on counts, and the others are asked again.
 """
 from __future__ import annotations
 
@@ -350,7 +352,7 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
             jid = node.id_text(job)
             tombs.bury(node, jid, task.why, holders | peer.bit, tombs.latest_life(node, jid))
             forget(node, job)
-        else:
+        elif task.asked & peer.bit or node.broken("early-no-idea-counts"):
             task.confirmed |= peer.bit
             collect_if_done(node, peer, job, task)
         return
@@ -429,6 +431,9 @@ def link_up(node: Node, peer: Peer) -> None:
         task = job.task
         if not isinstance(task, Ending):
             continue
+        if job.flags & ACK_ONLY and not node.broken("early-no-idea-counts"):
+            task.confirmed = MY_BIT
+            task.asked = peer.bit  # the others when it has said that it knows nothing
         if job.flags & ACK_ONLY or peer.bit & job.holders & ~task.confirmed:
             write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
 
