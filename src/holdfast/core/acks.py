@@ -198,7 +198,7 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
-    if is_at_most_once(jid) and jid not in node.tombs and is_made_by_a_node_we_know(node, jid):
+    if is_worth_telling(node, jid):
         return tell_once(node, jid)
     if not is_worth_keeping(node, jid):
         return False
@@ -222,6 +222,16 @@ def tell_once(node: Node, jid: bytes) -> bool:
 
 def is_at_most_once(jid: bytes) -> bool:
     return int(jid[42:46], 16) % 2 == 0
+
+
+def is_taken(node: Node, jid: bytes) -> bool:
+    """Whether an ack of a job that is not here comes to anything: it is kept, or told to those who may have the job."""
+    return is_worth_keeping(node, jid) or (is_worth_telling(node, jid) and not node.broken("stray-result-dropped"))
+
+
+def is_worth_telling(node: Node, jid: bytes) -> bool:
+    """Whether there may be such a job, which is never delivered again but may have a place elsewhere."""
+    return is_at_most_once(jid) and jid not in node.tombs and is_made_by_a_node_we_know(node, jid)
 
 
 def is_worth_keeping(node: Node, jid: bytes) -> bool:

@@ -155,6 +155,7 @@ MUTANTS: Final[dict[str, str]] = {
     "loans-not-counted": "a bucket fills up while its tokens are lent to other nodes",
     "grants-renewed": "a token that was lent is used after its time",
     "stray-ack-dropped": "an ack of an at-most-once job at a node that does not have it is not passed on",
+    "stray-result-dropped": "the same where the ack brings a result, or a token whose giver cannot be asked",
     "away-not-outwaited": "a job that found no place because a node that is away has them is never tried again",
     "silent-has-everything": "a node that goes before it said what it has of a bound is taken to have all of it",
     "total-by-sizes": "a bound for all nodes is held against what the one that is asked knows of",

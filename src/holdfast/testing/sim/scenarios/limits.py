@@ -153,6 +153,25 @@ def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
     assert got == [job], "nobody has it, and its domain is closed"
 
 
+@catches("stray-result-dropped")
+def a_place_is_free_when_its_job_was_acked_anywhere_with_a_result(new: New) -> None:
+    """The same with an ack that brings a result, which is known to whoever waits for it at any node."""
+    sim = new(nodes="ABC", seed=407)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    sim.run_for(seconds=1)
+    once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == [once]
+    job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.do("B", "ACKJOB", once, "RESULT", "it-went-well")
+    sim.run_for(seconds=2)
+    assert got == [job], "nobody has it, and its domain is closed"
+    for node in "ABC":
+        assert "it-went-well" in str(sim.do(node, "WAITJOB", once, "TIMEOUT", "1000")), "its result is not told"
+
+
 @catches("away-not-outwaited")
 def the_places_of_a_node_that_does_not_come_back_are_given_to_others(new: New) -> None:
     """One may be out at a time. It is out at a node that dies, and at the home of the domain another waits for it."""
