@@ -17,7 +17,9 @@ What makes this right, each from a schedule that broke something simpler (see do
   have been the only one to know of another. Such a set is not trusted any more: every member is asked. Nor is that
   of a job that may have been made twice under one id (keyed.py).
 * An ack for a job we have never seen is an ack-only entry. It vouches for nothing: it goes when a holder has
-  taken the ending over, or when every member has said that it knows nothing.
+  taken the ending over, or when every member has said that it knows nothing. Who said so may be given a copy later;
+  that is no harm while the giver is still to be asked, but it may lose what it knew before it is. So whenever a
+  member comes back only what is said from then on counts, and the others are asked again.
 """
 from __future__ import annotations
 
@@ -196,7 +198,7 @@ def forget(node: Node, job: Job) -> None:
 
 def ack_unknown(node: Node, jid: bytes) -> bool:
     """An ack for a job we have never seen: keep it until somebody who has takes it over."""
-    if is_at_most_once(jid) and jid not in node.tombs and is_made_by_a_node_we_know(node, jid):
+    if is_worth_telling(node, jid):
         return tell_once(node, jid)
     if not is_worth_keeping(node, jid):
         return False
@@ -220,6 +222,16 @@ def tell_once(node: Node, jid: bytes) -> bool:
 
 def is_at_most_once(jid: bytes) -> bool:
     return int(jid[42:46], 16) % 2 == 0
+
+
+def is_taken(node: Node, jid: bytes) -> bool:
+    """Whether an ack of a job that is not here comes to anything: it is kept, or told to those who may have the job."""
+    return is_worth_keeping(node, jid) or (is_worth_telling(node, jid) and not node.broken("stray-result-dropped"))
+
+
+def is_worth_telling(node: Node, jid: bytes) -> bool:
+    """Whether there may be such a job, which is never delivered again but may have a place elsewhere."""
+    return is_at_most_once(jid) and jid not in node.tombs and is_made_by_a_node_we_know(node, jid)
 
 
 def is_worth_keeping(node: Node, jid: bytes) -> bool:
@@ -350,7 +362,7 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
             jid = node.id_text(job)
             tombs.bury(node, jid, task.why, holders | peer.bit, tombs.latest_life(node, jid))
             forget(node, job)
-        else:
+        elif task.asked & peer.bit or node.broken("early-no-idea-counts"):
             task.confirmed |= peer.bit
             collect_if_done(node, peer, job, task)
         return
@@ -429,6 +441,9 @@ def link_up(node: Node, peer: Peer) -> None:
         task = job.task
         if not isinstance(task, Ending):
             continue
+        if job.flags & ACK_ONLY and not node.broken("early-no-idea-counts"):
+            task.confirmed = MY_BIT
+            task.asked = peer.bit  # the others when it has said that it knows nothing
         if job.flags & ACK_ONLY or peer.bit & job.holders & ~task.confirmed:
             write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
 

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import home, keyed, records, registers, requeue, takeover
+from holdfast.core import home, keyed, records, registers, replicate, requeue, takeover, twins
 from holdfast.core.alarms import Chore
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import CRON_PREFIX
-from holdfast.core.job import QUEUED
+from holdfast.core.job import ACTIVE, QUEUED
 from holdfast.core.limits import CRON_BYTES_MAX, CRON_CATCH_UP_MAX, KEY_BYTES_MAX, NEVER
 from holdfast.core.peers import ME, Peer
 from holdfast.core.schedule import BadSchedule, Schedule
@@ -305,9 +305,8 @@ def on_ran(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def link_up(node: Node, peer: Peer) -> None:
-    """How far we are; and which of these jobs are queued here. A peer that could not hear us may have made the same.
-
-    Neither is in what the other knows of its holders, so nobody would ever ask.
+    """How far we are; and which of these jobs are here, queued, out or delayed. A peer that could not hear us may have
+    made the same. Neither is in what the other knows of its holders, so nobody would ever ask.
     """
     for entry in node.cron.values():
         write_ran(peer, entry)
@@ -318,6 +317,8 @@ def link_up(node: Node, peer: Peer) -> None:
         for job in page.slots:
             if job is not None and (job.state == QUEUED or requeue.is_leased(node, job)):
                 requeue.write_queued(node, peer, job)
+            elif job is not None and job.state == ACTIVE and twins.is_new(job):
+                replicate.write_holders(node, peer, job)
 
 
 # -- the journal -----------------------------------------------------------------------------------------------

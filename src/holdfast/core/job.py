@@ -53,6 +53,7 @@ BACKING_OFF: Final = 2048  # it failed here, and waits here until it is queued a
 LONG_LEASE: Final = 4096  # the responsible node said it is out for longer than its retry time
 BOUNDED: Final = 32768  # accepted here, and counted for the bound of its queue over all nodes (bounds.py)
 GIVEN: Final = 65536  # given to another node since its time last came (requeue.is_with_taker)
+TWIN: Final = 131072  # another node has it, too, and ours is still to be queued for the first time (twins.py)
 WATCHED: Final = 8192  # somebody waits for its end (results.py)
 
 PAGE_SLOTS: Final = 128

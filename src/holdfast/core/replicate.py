@@ -41,6 +41,7 @@ from holdfast.core import (
     requeue,
     times,
     tombs,
+    twins,
     waiting,
 )
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
@@ -290,6 +291,7 @@ def on_holders(node: Node, peer: Peer, reader: Reader) -> None:
     if job.state == ACKED:
         acks.answer_ended(node, peer, job)
     else:
+        twins.note(node, job)
         write_gotjob(peer, job, version)
 
 
@@ -308,7 +310,7 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
         else:
             fate.meet(node, peer, job, copy)
             write_gotjob(peer, job, version)
-            requeue.tell_twin(node, peer, job)
+            twins.meet(node, peer, job)
         return
     queue = node.queues.get(copy.queue)
     is_once = copy.retry == 0 and not node.broken("once-copied")
@@ -373,26 +375,33 @@ def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
         return
     tombs.learn_holders(node, job, peer.bit)
     task = job.task
-    if isinstance(task, Adding) and version == task.version & 255:
+    if not isinstance(task, Adding):
+        return
+    task.refused &= ~peer.bit  # asked once more it had room
+    if version == task.version & 255:
         task.confirmed |= peer.bit
         if is_enough(node, task):
             accept(node, job, task)
 
 
 def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
-    """A peer has no room for a copy, and holds none."""
+    """A peer has no room for a copy, and holds none. It is no holder then, unless another is on its way to it."""
     job = node.find(reader.job_id())
     if job is None:
         return
     task = job.task
+    is_asked_again = links.is_copy_flying(peer, job) or job in peer.moves.values()  # and it may take that one
     if isinstance(task, Adding):
         if not task.confirmed & peer.bit:
+            is_first = not task.refused & peer.bit
             task.refused |= peer.bit
-            job.holders &= ~peer.bit
-            ask(node, job, 1)
+            if not is_asked_again or node.broken("refusal-is-for-good"):
+                job.holders &= ~peer.bit
+            if is_first:
+                ask(node, job, 1)
             if task.is_default:
                 node.wake_at(job, node.now)  # fewer can be had than we thought
-    elif job.state != ACKED and not links.is_copy_flying(peer, job) and job not in peer.moves.values():
+    elif job.state != ACKED and not is_asked_again:
         # A healer's copy, or one that was asked for again: the next walk over all jobs (heal.py) finds another node.
         peer.full_until = node.now + FULL_MS
         job.holders &= ~peer.bit
@@ -449,6 +458,7 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.qtime = 0
     records.job(node, job)
     begin_life(node, job)
+    twins.begun(node, job)
     if job.flags & SPECIAL:
         gates.accepted(node, job)
 
@@ -478,10 +488,11 @@ def fill(node: Node) -> None:
             del node.filling[job]
             continue
         have = count_bits(task.confirmed)
+        open_to = peers.linked(node) & ~task.refused
         for peer in node.peers:
-            if peer.bit & job.holders & ~task.confirmed and peer.is_linked and have < task.wanted:
+            if peer.bit & job.holders & ~task.confirmed & open_to and have < task.wanted:
                 send_copy(node, peer, job)  # it may have been lost with a link: asking twice does no harm
-        missing = task.wanted - count_bits(job.holders & (peers.linked(node) | task.confirmed))
+        missing = task.wanted - count_bits(job.holders & (open_to | task.confirmed))
         if missing > 0:
             ask(node, job, missing)
 

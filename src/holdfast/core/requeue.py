@@ -32,6 +32,7 @@ from holdfast.core import (
     replicate,
     rules,
     tombs,
+    twins,
     unique,
 )
 from holdfast.core.copies import write_job_id
@@ -103,7 +104,8 @@ def due(node: Node, job: Job) -> None:
     others = job.holders & ~MY_BIT
     is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
     if others == 0 or is_first:
-        again(node, job)
+        if again(node, job):
+            twins.begun(node, job)
         return
     if not may_act(node, job, retry_ms):
         return
@@ -260,16 +262,6 @@ def write_queued(node: Node, peer: Peer, job: Job) -> None:
     bus.write_u32(peer.out, i64(job.deliveries))
 
 
-def tell_twin(node: Node, peer: Peer, job: Job) -> None:
-    """A peer sends a copy of a job that is in use here. If both of us made it (cron.py) it would queue its own, too."""
-    if node.broken("cron-twins-unmet"):
-        return
-    if job.state == QUEUED:
-        write_queued(node, peer, job)
-    elif is_leased(node, job):
-        write_state(node, peer, node.id_text(job), IS_LEASED, job.qtime - node.now, job.holders)
-
-
 def is_leased(node: Node, job: Job) -> bool:
     """Handed out by this node, and the consumer still has time."""
     return (
@@ -365,7 +357,10 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     holders = links.read_mask(node, peer, reader)
     if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
         raise BadFrame("a state that no job can be in")
-    if job is None or job.state == WAIT_REPL:
+    if job is None:
+        return
+    if job.state == WAIT_REPL:
+        twins.note(node, job)
         return
     if job.state == ACKED or job.state == DEAD:
         if state == IS_LEASED:
@@ -435,6 +430,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         fate.write(node, peer, job, fate.DIES)
         return
     if job.state == WAIT_REPL:
+        twins.note(node, job)
         return
     is_nacked = learn_counts(node, job, nacks, deliveries)
     if is_leased(node, job) and not is_nacked:  # a NACK ends the lease, at whichever holder it came in
@@ -493,7 +489,10 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
     job = node.find(jid)
     if not 0 <= ms <= LEFT_MS_MAX:
         raise BadFrame("a lease of less than nothing, or for longer than there are")
-    if job is None or job.state == WAIT_REPL:
+    if job is None:
+        return
+    if job.state == WAIT_REPL:
+        twins.note(node, job)
         return
     if job.state == ACKED or job.state == DEAD:
         say_ended(node, peer, job)

@@ -178,7 +178,7 @@ def take_ack(node: Node, deed: Deed) -> i64:
         return NOTHING
     if job is None and not (len(node.peers) > 1 or node.is_joining):
         return NOTHING
-    if job is None and not acks.is_worth_keeping(node, deed.jid):
+    if job is None and not acks.is_taken(node, deed.jid):
         return NOTHING
     if deed.has_text:
         results.keep(node, deed.jid, deed.text, node.config.number("result-ttl") * 1000)

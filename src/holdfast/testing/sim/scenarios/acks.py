@@ -403,6 +403,37 @@ def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None
     end_well(sim, job, deliveries=0)
 
 
+@catches("refusal-is-for-good")
+def who_refused_a_copy_and_is_sent_another_is_a_holder(new: New) -> None:
+    """B refuses a copy. While its word is on the way A, whose producer did not wait, sends another, which B takes; it
+    arrives when the job has been acked and C, which was asked instead, has collected that. Then B is away until nobody
+    has a tombstone any more."""
+    sim = new(nodes="ABC", seed=104, settings=(("cluster-node-timeout", "20000"),))
+    sim.do("B", "PAUSE", "q", "in")
+    late = sim.hold("B", "A")
+    adder = sim.hosts["A"].node
+    sim.kind.force_holders(adder, [sim.hosts[name].node_id for name in "BC"])
+    words = ["ADDJOB", "q", "body", "0", "REPLICATE", "2", "RETRY", "2", "TTL", "600", "ASYNC"]
+    value = {"queue": "q", "body": "body", "replicate": 2, "retry": 2, "ttl": 600, "delay": 0, "async": True,
+             "timeout": 0, "attempts": 0, "backoff": 0}
+    job = str(sim.command("A", "add", [word.encode() for word in words], value)[1]["id"])
+    sim.run_for(seconds=0.1)
+    second = sim.hold("A", "B")
+    sim.do("B", "PAUSE", "q", "none")
+    sim.run_for(seconds=1.5)
+    sim.end_fault(late)
+    sim.run_for(seconds=0.5)
+    assert set(sim.copies(job)) == {"A", "C"}, "B refused, and C was asked"
+    sim.kind.force_holders(adder, None)
+    assert sim.consume_and_ack(at="A") == job
+    sim.run_for(seconds=8)
+    sim.end_fault(second)
+    sim.run_for(seconds=0.1)
+    sim.cut("B")
+    sim.run_for(seconds=90)
+    end_well(sim, job)
+
+
 @catches("forgetful-holder-believed")
 def an_ack_reaches_a_copy_of_which_only_the_adder_knew(new: New) -> None:
     """C is slow, so D is asked, too, and A dies before B has heard that. B, all alone, queues the job, and it is acked
@@ -443,3 +474,21 @@ def an_ack_reaches_a_copy_of_which_the_power_cut_left_no_trace(new: New) -> None
         sim.ack(job, at="C")
         sim.run_for(seconds=10)
         end_well(sim, job)
+
+
+@catches("early-no-idea-counts")
+def an_ack_is_kept_for_a_copy_that_was_given_to_a_node_that_knew_nothing(new: New) -> None:
+    """B is told that the job is done, and cannot hear C, which has it. A says that it knows nothing, and is given the
+    job a moment later; then C loses its disk, and knows nothing either."""
+    sim = new(nodes="ABC", seed=100)
+    job = sim.add_job(at="C", retry_s=20)
+    sim.cut("C", from_="B")
+    sim.run_for(seconds=1)
+    sim.ack(job, at="B")
+    sim.run_for(seconds=1)
+    assert sim.consume(at="A") == job
+    sim.crash("C", "wipe")
+    sim.run_for(seconds=1)
+    sim.heal()
+    sim.run_for(seconds=30)
+    end_well(sim, job)

@@ -343,3 +343,22 @@ def nobody_is_given_jobs_for_a_consumer_of_an_older_link(new: New) -> None:
     sim.run_for(seconds=2)
     assert set(sim.copies(job)) == {"A"}, f"given away for nobody: {sim.copies(job)}"
     end_well(sim)
+
+
+@catches("twin-forgotten")
+def a_job_that_was_queued_by_a_holder_while_it_was_added_is_queued_once(new: New) -> None:
+    """A waits for the word of C that it has its copy. Meanwhile somebody has the job queued at B, which says so; then A
+    hears from C, and queues it, too."""
+    sim = new(nodes="ABC", seed=99)
+    late = sim.hold("C", "A")
+    adding = sim.begin_add(at="A", replicate=3, retry_s=60, holders="ABC", timeout_ms=9_000)
+    sim.run_for(seconds=0.2)
+    (job,) = sim.views()["B"]
+    sim.do("B", "ENQUEUE", job)
+    sim.run_for(seconds=0.2)
+    assert sim.copies(job)["B"] == QUEUED and not adding.ended
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    assert adding.id == job
+    assert list(sim.copies(job).values()).count(QUEUED) == 1, f"queued twice: {sim.copies(job)}"
+    end_well(sim, job, deliveries=1)

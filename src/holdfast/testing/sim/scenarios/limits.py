@@ -6,6 +6,7 @@ from typing import Any
 from holdfast.core import home
 from holdfast.core.doubt import SKEW_MS
 from holdfast.core.quota import AWAY_MS, JOBS, OUT_OF_DOMAIN
+from holdfast.testing.checkers.whitebox import QUEUED
 from holdfast.testing.history import OK
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
@@ -150,6 +151,25 @@ def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
     sim.ack(once, at="B")
     sim.run_for(seconds=2)
     assert got == [job], "nobody has it, and its domain is closed"
+
+
+@catches("stray-result-dropped")
+def a_place_is_free_when_its_job_was_acked_anywhere_with_a_result(new: New) -> None:
+    """The same with an ack that brings a result, which is known to whoever waits for it at any node."""
+    sim = new(nodes="ABC", seed=407)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    sim.run_for(seconds=1)
+    once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert got == [once]
+    job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
+    got = sim.wait_for_job(at="A")
+    sim.do("B", "ACKJOB", once, "RESULT", "it-went-well")
+    sim.run_for(seconds=2)
+    assert got == [job], "nobody has it, and its domain is closed"
+    for node in "ABC":
+        assert "it-went-well" in str(sim.do(node, "WAITJOB", once, "TIMEOUT", "1000")), "its result is not told"
 
 
 @catches("away-not-outwaited")
@@ -320,5 +340,26 @@ def two_owners_make_the_same_job(new: New) -> None:
     got = [job["id"] for op in sim.history.ops if op.f == "get" and op.type == OK for job in op.value["jobs"]]
     assert 3 <= len(set(got)) <= 6, f"{len(set(got))} jobs for five times"
     assert len(got) == len(set(got)), "one of them was handed out twice"
+    sim.settle()
+    sim.check()
+
+
+@catches("cron-twins-unmet", "twin-forgotten")
+def runs_that_two_owners_made_and_that_are_still_delayed_are_queued_once(new: New) -> None:
+    """As above, but when the cut ends nothing is queued yet: they meet while all of it waits for its delay."""
+    sim = new(nodes="ABC", seed=420, settings=(("heal-after-ms", "3000"),))
+    sim.do("A", "CRON", "SET", "e", "*/10 * * * * *", "q", "body", "RETRY", "60", "DELAY", "60")
+    sim.run_for(seconds=5)
+    cut = sim.cut("C")
+    sim.run_for(seconds=40)
+    assert sim.views()["A"].keys() & sim.views()["C"].keys(), "there was one owner"
+    sim.end_fault(cut)
+    sim.do("A", "CRON", "DEL", "e")
+    sim.run_for(seconds=75)
+    queued = [id for view in sim.views().values() for id, copy in view.items() if copy.state == QUEUED]
+    assert len(queued) >= 3, "they are not queued at all"
+    assert len(queued) == len(set(queued)), "one of them is queued twice"
+    sim.consume_everything()
+    sim.run_for(seconds=20)
     sim.settle()
     sim.check()

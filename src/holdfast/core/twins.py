@@ -1,0 +1,52 @@
+"""Twins: a job that one node is still adding, and another has already.
+
+Whoever adds a job queues it, once it has its copies, without asking anybody: it is new. There are two ways in which it
+is not. Two owners of a schedule make the same job (cron.py); and a holder of a copy that could not hear the adder for a
+retry time has queued it. What such a node says of the job comes while ours still waits for copies, or for the end of
+its delay, and then there is nothing yet to compare. So it is kept in mind (TWIN), and when ours is queued for the
+first time the other holders are told, as of any other that is queued again: of two that are queued one is taken out
+(requeue.on_queued), and where it is out with a consumer that is said.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core import requeue
+from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, TWIN, WAIT_REPL, Job
+from holdfast.core.peers import ME, MY_BIT, Peer
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+def meet(node: Node, peer: Peer, job: Job) -> None:
+    """A peer sends a copy of a job that we have. If both of us made it, it would queue its own, too."""
+    if node.broken("cron-twins-unmet"):
+        return
+    if job.state == QUEUED:
+        requeue.write_queued(node, peer, job)
+    elif requeue.is_leased(node, job):
+        requeue.write_state(node, peer, node.id_text(job), requeue.IS_LEASED, job.qtime - node.now, job.holders)
+    else:
+        note(node, job)
+
+
+def note(node: Node, job: Job) -> None:
+    """A peer has a job that may still be new here."""
+    if is_new(job) and not node.broken("twin-forgotten"):
+        job.flags |= TWIN
+
+
+def is_new(job: Job) -> bool:
+    """Whether it waits here for its copies, or for the end of its delay, to be queued for the first time."""
+    is_waiting = job.state == WAIT_REPL or job.state == ACTIVE
+    return is_waiting and job.responsible == ME and not job.flags & QUEUED_BEFORE
+
+
+def begun(node: Node, job: Job) -> None:
+    """A job was queued here for the first time, or waits for the end of its delay."""
+    if not job.flags & TWIN or not job.flags & QUEUED_BEFORE:
+        return
+    job.flags &= ~TWIN
+    if job.state == QUEUED or requeue.is_leased(node, job):
+        requeue.tell_queued(node, job, job.holders & ~MY_BIT)
