@@ -94,7 +94,7 @@ class Peer:
         self.taking: deque[tuple[int, int]] = deque()  # of these, by the frame that said so
         self.refused: dict[int, int] = {}  # its moves that we never will
         self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
-        self.lent: dict[int, Job] = {}  # for a consumer of its, of whom it has not said that it has the job
+        self.lent: dict[int, Job] = {}  # by lease: for a consumer of its, of whom it has not said that it has it
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
 
     def node_id(self) -> bytes:

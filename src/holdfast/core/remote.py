@@ -3,8 +3,9 @@
 A plain job that somebody waits for elsewhere is moved (federate.py). A job with keys is not: its home would not know
 any more when the next of its group may go. So it is lent (LEND): handed out here, with its lease and its token, but
 the reply is written by the node where the consumer waits, which says who has it (BORROWED), or, if nobody waits
-there any more, that it has not been handed out at all (RETURNED). It is never queued there. Where that node has a copy
-of its own it may know more than the home, which it could not hear for a while: a job that has ended there is not
+there any more, that it has not been handed out at all (RETURNED). Either may come when that lease is over and the job
+was handed out again, so a loan is known by the number of its lease. It is never queued there. Where that node has a
+copy of its own it may know more than the home, which it could not hear for a while: a job that has ended there is not
 handed out, and the home is told; the counters that a consumer is shown are those of both.
 
 What the consumer says of it there, NACK or WORKING, is passed on to its home; acks find their way by themselves.
@@ -58,7 +59,6 @@ class Borrowed:
 
 def lend(node: Node, job: Job, peer: Peer) -> None:
     """Hand out a job, just taken from its queue, to whoever waits at a peer."""
-    node.moves += 1
     node.count("lent")
     job.state = ACTIVE
     is_first = not job.flags & HANDED_OUT
@@ -76,11 +76,11 @@ def lend(node: Node, job: Job, peer: Peer) -> None:
         node.lease(job, ms)
     else:
         job.qtime = 0
-    peer.lent[int(node.moves)] = job
+    peer.lent[int(lease.number)] = job
     links.explain(node, peer, job.holders)
     out = peer.out
     out.append(bus.LEND)
-    bus.write_i64(out, node.moves)
+    bus.write_i64(out, lease.number)
     bus.write_name(out, leases.token(node, lease))
     write_copy(node, out, job, job.holders, 0)
 
@@ -159,17 +159,26 @@ def handed_out(node: Node, queue: Queue, copy: Copy, token: bytes, form: i64) ->
     return out.getvalue()
 
 
+def loan(node: Node, peer: Peer, number: i64) -> Job | None:
+    """The job of a loan of which its peer speaks for the first time; None if it is out under that lease no more."""
+    job = peer.lent.pop(int(number), None)
+    if job is None or not node.is_here(job) or job.lease is None or job.state != ACTIVE:
+        return None
+    return job if job.lease.number == number or node.broken("loans-confused") else None
+
+
 def on_borrowed(node: Node, peer: Peer, reader: Reader) -> None:
     """A consumer of a peer has it."""
-    job = peer.lent.pop(int(reader.long()), None)
+    job = loan(node, peer, reader.long())
     ms = reader.long()
     worker = reader.name()
     address = reader.name()
     if ms < 0 or ms > leases.LEASE_MS_MAX:
         raise BadFrame("a lease that no consumer can ask for")
-    if job is None or not node.is_here(job) or job.lease is None or job.state != ACTIVE:
+    if job is None:
         return
     lease = job.lease
+    assert lease is not None
     lease.worker = worker
     lease.address = address
     gates.handed_out(node, job)
@@ -184,9 +193,10 @@ def on_borrowed(node: Node, peer: Peer, reader: Reader) -> None:
 
 def on_returned(node: Node, peer: Peer, reader: Reader) -> None:
     """Nobody waits there any more: it was not handed out."""
-    job = peer.lent.pop(int(reader.long()), None)
-    if job is None or not node.is_here(job) or job.lease is None or job.state != ACTIVE:
+    job = loan(node, peer, reader.long())
+    if job is None:
         return
+    assert job.lease is not None
     if job.lease.is_first:
         job.flags &= ~HANDED_OUT
     requeue.stop_asking(node, job)  # its lease ended while it was on its way back; nobody need say anything now

@@ -138,6 +138,7 @@ MUTANTS: Final[dict[str, str]] = {
     "taken-out-keeps-turn": "an at-most-once job that was taken out of its queue by hand holds up its group for ever",
     "group-released-on-nack": "a job that is given back lets the next of its group go",
     "lent-blindly": "a job that a node is lent is handed out there whatever the node itself knows of it",
+    "loans-confused": "what a node says of a loan whose lease is over is taken to be about the next one of that job",
     "group-by-creation": "the order in a group is that of the ids, by the clocks of the producers' nodes",
     "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",

@@ -89,6 +89,25 @@ def a_loan_does_not_take_back_what_its_node_knows(new: New) -> None:
     end_well(sim)
 
 
+@catches("loans-confused")
+def a_loan_that_comes_back_late_does_not_end_the_next(new: New) -> None:
+    """A lends the job to B; the frame is slow, and whoever waited there goes. When the lease is over, a consumer at C
+    gets the job. Then B says that it did not hand it out: that is of the first loan, and C's consumer keeps its job."""
+    sim = new(nodes="ABC", seed=309)
+    job, _ = sim.add_keyed(at="A", group=group_at(sim, "A"), retry_s=2)
+    late = sim.hold("A", "B")
+    gone = sim.wait_for_job(at="B", timeout_ms=500)
+    sim.run_for(seconds=1)
+    again, token = sim.take(at="C")
+    assert again == job
+    sim.end_fault(late)
+    other = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    assert gone == [] and other == [], "handed out while the consumer at C has it"
+    assert sim.under("ack", job, token, at="C") == "1"
+    end_well(sim, job, deliveries=1)
+
+
 @catches("group-by-creation")
 def the_order_is_that_of_acceptance_not_of_clocks(new: New) -> None:
     """C's clock is behind: a job added there has a smaller id than one that was accepted before it was sent."""
