@@ -11,6 +11,10 @@ The three first nodes in the order of the batch's slot keep the bits. An ended m
 the home and those of the three that can be heard have confirmed its bit; until then it is told again every
 second (`Counting`). States of a batch that meet are united: bits by OR.
 
+A home asks all it can reach when it takes over (takeover.py), and whoever was away then may know more: the home before
+it, closed in, may have been told CLOSE and nobody else. So a node tells the home what it knows of a batch when it hears
+that there is a new one, and whenever a link to it comes up (`tell_homes`, `link_up`).
+
 A batch that is never closed is dropped with a word in the log when nothing has been heard of it for a week.
 """
 from __future__ import annotations
@@ -472,10 +476,20 @@ def write_state(node: Node, peer: Peer, batch: Batch) -> None:
 
 
 def on_state(node: Node, peer: Peer, reader: Reader) -> None:
-    batch = unite(node, reader.name(), peer.late)
+    data = reader.name()
+    batch = unite(node, data, peer.late)
     if batch is not None:
         records.batch(node, batch, False)
         look(node, batch)
+        if batch.is_complete and not says_complete(data):
+            write_state(node, peer, batch)  # it has missed that, and must not bring it up again when it is forgotten
+
+
+def says_complete(data: bytes) -> bool:
+    reader = Reader(data)
+    reader.name()
+    reader.long()
+    return reader.u8() != 0
 
 
 def give_all(node: Node, peer: Peer, slots: set[int]) -> None:
@@ -483,6 +497,27 @@ def give_all(node: Node, peer: Peer, slots: set[int]) -> None:
     for batch in node.batches.by_name.values():
         if int(slot_of(batch.name)) in slots:
             write_state(node, peer, batch)
+
+
+def tell_homes(node: Node, slots: set[int]) -> None:
+    """Slots have another home, which may not have been able to ask us."""
+    for batch in node.batches.by_name.values():
+        slot = slot_of(batch.name)
+        if int(slot) in slots:
+            tell_home(node, node.peers[home.owner(node, slot)], batch)
+
+
+def link_up(node: Node, peer: Peer) -> None:
+    for batch in node.batches.by_name.values():
+        if home.owner(node, slot_of(batch.name)) == peer.index:
+            tell_home(node, peer, batch)
+
+
+def tell_home(node: Node, peer: Peer, batch: Batch) -> None:
+    """Not what is old: a home that has made the last job knows of that for BATCH_KEPT_MS, and would make it again."""
+    is_fresh = node.now - batch.heard < BATCH_KEPT_MS
+    if is_fresh and peer.index != ME and peer.is_linked and not node.broken("batch-home-untold"):
+        write_state(node, peer, batch)
 
 
 def want(node: Node, name: bytes) -> bool:

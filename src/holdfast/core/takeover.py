@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import home, homecoming, links, records
+from holdfast.core import batches, home, homecoming, links, records
 from holdfast.core.alarms import Chore
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, Peer
@@ -349,6 +349,7 @@ def on_slots(node: Node, peer: Peer, reader: Reader) -> None:
     if news:
         records.slots(node, news)
         tell(node, news, peer.bit)
+        batches.tell_homes(node, set(news) - set(lost))
     if lost and not node.broken("lower-epoch-goes-on"):
         node.count("slots-lost")
         homecoming.close_slots(node, set(lost))

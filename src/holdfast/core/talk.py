@@ -152,6 +152,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
     takeover.link_up(node, peer)
+    batches.link_up(node, peer)
     forward.link_up(node, peer)
     results.link_up(node, peer)
     return peer

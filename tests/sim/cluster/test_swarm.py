@@ -32,6 +32,7 @@ KEPT = [
     850130169,
     850131023,
     850133147,
+    850134578,
 ]
 """Seeds that once broke a promise, and whose story is in the commit that repaired it."""
 

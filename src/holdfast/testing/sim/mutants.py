@@ -170,6 +170,7 @@ MUTANTS: Final[dict[str, str]] = {
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",
     "batch-id-by-home": "the id of the job after a batch is drawn by the home that carries out the CLOSE, or by two",
+    "batch-home-untold": "who was away when a batch got another home does not tell it what it knows",
     "batch-bit-not-awaited": "an ended member is forgotten before those who count have confirmed",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",

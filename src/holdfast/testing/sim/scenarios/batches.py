@@ -64,15 +64,15 @@ def a_batch_is_over_when_all_of_it_is(new: New) -> None:
 
 @catches("batch-bit-not-awaited")
 def an_end_is_not_forgotten_before_it_is_counted(new: New) -> None:
-    """All that count are out of reach when the job is acknowledged and could be collected."""
+    """All that count are out of reach, unnoticed, when the job is acknowledged and could be collected."""
     sim = new(nodes="ABCDE", seed=341)
     name = batch_at(sim, "ABC")
     job = add_member(sim, "D", name, 0, replicate=1)
     final = close(sim, "D", name, 1)
     cut = sim.cut("D")
-    sim.run_for(seconds=4)  # its links are gone, and it has not taken over anything yet
-    sim.ack(job, at="D")
-    sim.run_for(seconds=0.2)
+    sim.run_for(seconds=0.1)
+    sim.ack(job, at="D")  # it tells the three, so it does not count itself
+    sim.run_for(seconds=4)  # its links are gone with what was said, and it has not taken over anything yet
     sim.end_fault(cut)
     sim.run_for(seconds=20)
     assert is_there(sim, final), "its end was never told"
@@ -122,5 +122,35 @@ def a_batch_closed_by_two_homes_has_one_last_job(new: New) -> None:
     sim.consume_everything(queue="after")
     sim.run_for(seconds=15)
     assert sim.history.deliveries(final) == 1, "the job that was promised never came"
+    sim.settle()
+    sim.check()
+
+
+@catches("batch-home-untold")
+def a_home_that_was_closed_in_tells_the_next_one_of_its_batches(new: New) -> None:
+    """CLOSE is said to a home that nobody else hears; it is killed, another one takes over, and it comes back."""
+    sim = new(nodes="ABC", seed=344)
+    name = batch_at(sim, "AB")
+    jobs = [add_member(sim, at, name, index, replicate=1) for index, at in enumerate("BC")]
+    sim.crash("A", "kill")
+    sim.run_for(seconds=20)
+    sim.do("B", "BATCH", "GET", name)
+    sim.run_for(seconds=5)
+    assert owner_of(sim, "B", home.BATCH, name, b"") == "B"
+    cut = sim.cut("B")
+    sim.run_for(seconds=2)
+    sim.ack(jobs[0], at="B")
+    final = close(sim, "B", name, 2)
+    sim.crash("B", "kill")
+    sim.restart("A")  # the first in the order, so it does not hand the slot over to B again
+    sim.run_for(seconds=30)
+    sim.do("C", "BATCH", "GET", name)
+    assert owner_of(sim, "C", home.BATCH, name, b"") == "A"
+    sim.ack(jobs[1], at="C")
+    sim.end_fault(cut)
+    sim.restart("B")
+    sim.run_for(seconds=20)
+    assert is_there(sim, final), "the new home was never told that the batch is closed"
+    assert sim.consume_and_ack(at="C", queue="after") == final
     sim.settle()
     sim.check()
