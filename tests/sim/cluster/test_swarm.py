@@ -18,7 +18,7 @@ from holdfast.testing.sim.swarm import swarm
 
 PLANS = Path(__file__).parent / "plans"
 CLUSTERS = int(os.environ.get("CLUSTERS", "700"))
-FRESH_SHARE = 200 / 700
+FRESH_SHARE = 20 / 700
 """Fixed seeds say whether a change broke something; fresh ones find what nobody has thought of yet."""
 
 
