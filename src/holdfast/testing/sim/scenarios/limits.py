@@ -134,20 +134,27 @@ def a_token_on_loan_is_worth_nothing_after_its_time(new: New) -> None:
     assert above(handed_out(sim), 2, 1) <= 0, "more than its rate"
 
 
-@catches("stray-ack-dropped")
-def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
-    """One may be out at a time. An at-most-once job has no lease that ends; its consumer stays, and acks elsewhere."""
-    sim = new(nodes="ABC", seed=407)
+def one_is_out(sim: Cluster) -> tuple[str, str, list[str]]:
+    """Of a domain of which one may be out at a time, an at-most-once job is, whose consumer stays. The job that waits
+    for its place, and what a consumer of it will get."""
     sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
     sim.run_for(seconds=1)
     once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
-    got = sim.wait_for_job(at="A")
+    first = sim.wait_for_job(at="A")
     sim.run_for(seconds=1)
-    assert got == [once]
+    assert first == [once]
     job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
     got = sim.wait_for_job(at="A")
     sim.run_for(seconds=1)
     assert got == []
+    return once, job, got
+
+
+@catches("stray-ack-dropped")
+def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
+    """One may be out at a time. An at-most-once job has no lease that ends; its consumer stays, and acks elsewhere."""
+    sim = new(nodes="ABC", seed=407)
+    once, job, got = one_is_out(sim)
     sim.ack(once, at="B")
     sim.run_for(seconds=2)
     assert got == [job], "nobody has it, and its domain is closed"
@@ -157,14 +164,7 @@ def a_place_is_free_when_its_job_was_acked_anywhere(new: New) -> None:
 def a_place_is_free_when_its_job_was_acked_anywhere_with_a_result(new: New) -> None:
     """The same with an ack that brings a result, which is known to whoever waits for it at any node."""
     sim = new(nodes="ABC", seed=407)
-    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "1")
-    sim.run_for(seconds=1)
-    once = sim.do("A", "ADDJOB", "q", "x", "0", "RETRY", "0", "REPLICATE", "1", "DOMAIN", "d")["reply"]
-    got = sim.wait_for_job(at="A")
-    sim.run_for(seconds=1)
-    assert got == [once]
-    job = sim.do("A", "ADDJOB", "q", "y", "0", "RETRY", "5", "REPLICATE", "1", "DOMAIN", "d")["reply"]
-    got = sim.wait_for_job(at="A")
+    once, job, got = one_is_out(sim)
     sim.do("B", "ACKJOB", once, "RESULT", "it-went-well")
     sim.run_for(seconds=2)
     assert got == [job], "nobody has it, and its domain is closed"
