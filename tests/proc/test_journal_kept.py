@@ -35,14 +35,18 @@ def test_a_node_keeps_what_its_rewrites_replace(tmp_path: Path) -> None:
                               text=True, timeout=60, check=True)
         return done.stdout
 
-    with Node(*flags) as node, node.client() as client:
-        jid = client.ask("ADDJOB", "q", "done and gone", 0)
-        assert client.ask("ACKJOB", jid) == 1
-        rewrite(node, client)
-        assert kept(node, client) == on_disk(tmp_path) > 0
-        assert f"ADD {jid.decode()} queue=q" in dumped()
+    node = Node(*flags)
+    try:
+        with node.client() as client:
+            jid = client.ask("ADDJOB", "q", "done and gone", 0)
+            assert client.ask("ACKJOB", jid) == 1
+            rewrite(node, client)
+            assert kept(node, client) == on_disk(tmp_path) > 0
+            assert f"ADD {jid.decode()} queue=q" in dumped()
         node.signal(signal.SIGKILL)
         node.wait()
+    finally:
+        node.stop()
     with Node(*flags) as node, node.client() as client:
         assert kept(node, client) == on_disk(tmp_path) > 0
         assert jid.decode() in dumped()
