@@ -157,6 +157,25 @@ def test_nothing_is_marked_as_unfinished() -> None:
     assert not lines_with(UNFINISHED)
 
 
+def is_bad_shift(node: ast.AST) -> bool:
+    """A number that is written down, shifted by one that is not: `1 << index`, but not `1 << (index & 7)`."""
+    return (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift) and isinstance(node.left, ast.Constant)
+        and not isinstance(node.right, ast.Constant)
+        and not (isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.BitAnd))
+    )
+
+
+def test_no_literal_is_shifted_by_a_variable_in_what_is_compiled() -> None:
+    """mypyc writes it as a C int: from the 31st bit on it is wrong, and only in the compiled form."""
+    folder = ROOT / "src" / "holdfast"
+    found = [
+        f"{name_of(path)}:{node.lineno}" for part in ("core", "wire") for path in sorted((folder / part).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.expr) and is_bad_shift(node)
+    ]
+    assert found == []
+
+
 # -- documentation ----------------------------------------------------------------------------------------
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -76,8 +76,9 @@ async def aopen(
     *,
     connect_timeout: float = CONNECT_TIMEOUT_S,
     answer_timeout: float | None = ANSWER_TIMEOUT_S,
+    try_now: bool = True,
 ) -> AsyncQueue:
-    """Open the queue behind a url, for asyncio."""
+    """Open the queue behind a url, for asyncio. `try_now`: no: nobody needs to be there yet."""
     scheme, rest = split(url)
     if scheme == "memory":
         from holdfast.embedded import open_memory_async
@@ -93,6 +94,8 @@ async def aopen(
         pool = AsyncHttpChannel(place) if scheme.startswith("http") else AsyncGrpcChannel(place)
     else:
         pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
+    if not try_now:
+        return AsyncQueue(pool)
     try:
         check(await pool.call(["PING"]))
     except ConnectionLost as error:

@@ -402,6 +402,7 @@ class Kept:
         self.lock = -1
         try:
             self.lock = lock(folder)
+            identity.check_cores(folder, 1)
             life = identity.incarnation(folder, True, now_ms)
             self.node = Node(config, identity.node_id(folder), os.urandom, now_ms, incarnation=life)
             self.node.set_time(now_ms, int(time.time() * 1000))

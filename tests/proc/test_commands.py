@@ -29,6 +29,8 @@ def test_a_job_is_added_looked_at_explained_taken_and_acknowledged(node: Node) -
     job = made.stdout.strip()
     assert made.returncode == 0 and len(job) == 48, made.stderr
     assert "mail" in run(node, "queues").stdout
+    run(node, "add", "", "in the queue without a name")
+    assert "(empty)" in run(node, "queues").stdout
     assert json.loads(run(node, "show", job, "--json").stdout)["queue"] == "mail"
     assert "queued" in run(node, "explain", job).stdout
     assert [row["id"] for row in json.loads(run(node, "jobs", "--queue", "mail", "--json").stdout)] == [job]
@@ -54,7 +56,7 @@ def test_dead_jobs_are_listed_and_sent_back(node: Node) -> None:
     [row] = json.loads(run(node, "dead", "list", "--queue", "sick", "--json").stdout)
     assert row["id"] == job and row["error"] == "no way"
     assert "which" in run(node, "dead", "retry").stderr
-    assert run(node, "dead", "retry", "--queue", "sick").stdout == "1 jobs\n"
+    assert run(node, "dead", "retry", "--queue", "sick").stdout == "1 job\n"
     assert run(node, "take", "sick").stdout.startswith(job)
 
 
@@ -71,5 +73,6 @@ def test_errors_are_sentences_and_exit_codes(node: Node) -> None:
 
 
 def test_the_cluster_is_listed(node: Node) -> None:
-    assert "myself" in run(node, "cluster", "nodes").stdout
+    listed = run(node, "cluster", "nodes").stdout
+    assert "myself" in listed and f"127.0.0.1:{node.port}" in listed
     assert "cluster_state" in run(node, "cluster", "info").stdout

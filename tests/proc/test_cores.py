@@ -46,9 +46,13 @@ def until_logged(node: Node, words: str) -> None:
         raise AssertionError(f"never logged: {words}; but:\n{node.log()}") from None
 
 
-def have_met(node: Node) -> bool:
-    with own(node, 1) as client:
-        return b"cluster_reachable_nodes:%d" % (CORES - 1) in client.ask("CLUSTER", "INFO")
+def have_met(node: Node, others: int = CORES - 1) -> bool:
+    wanted = b"cluster_reachable_nodes:%d" % others
+    for number in range(1, CORES + 1):
+        with own(node, number) as client:
+            if wanted not in client.ask("CLUSTER", "INFO"):
+                return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +113,40 @@ def test_a_setting_changed_at_one_node_is_changed_at_all(pair: Node) -> None:
     with own(pair, 2) as client:
         assert client.ask("CONFIG", "SET", "slowlog-max-len", 78) == b"OK"
     until(lambda: setting(pair, 1, "slowlog-max-len") == b"78")
+
+
+def test_leaving_said_to_one_is_done_by_all_and_safe_when_all_are() -> None:
+    """SHUTDOWN stops all of them: who is told that it is safe must not lose what another core has."""
+    with Node("--cores", str(CORES)) as node, Node("--join", f"127.0.0.1:{node.port + 1}") as other:
+        until(lambda: have_met(node, CORES))
+        with own(node, 1) as first, own(node, 2) as second, other.client() as far:
+            given = second.ask("ADDJOB", "given", "body", 0, "REPLICATE", 1)
+            kept = second.ask("ADDJOB", "kept", "body", 0, "REPLICATE", 1)
+            assert second.ask("GETJOB", "FROM", "kept")[0][1] == kept
+            assert first.ask("CLUSTER", "LEAVING", "yes") == b"OK"
+            until(lambda: second.ask("CLUSTER", "LEAVING") == b"yes")
+            until(lambda: far.ask("QPEEK", "given", 1))
+            assert far.ask("QPEEK", "given", 1)[0][1] == given
+            assert first.ask("CLUSTER", "LEAVING", "status") == b"draining"
+            assert second.ask("ACKJOB", kept) == 1
+            for client in (first, second):
+                until(lambda client=client: client.ask("CLUSTER", "LEAVING", "status") == b"safe")  # type: ignore[misc]
+            assert second.ask("CLUSTER", "LEAVING", "no") == b"OK"
+            until(lambda: first.ask("CLUSTER", "LEAVING", "status") == b"no")
+
+
+def test_a_core_that_comes_back_goes_on_leaving() -> None:
+    with Node("--cores", str(CORES)) as node:
+        until(lambda: have_met(node))
+        with own(node, 1) as first:
+            assert first.ask("CLUSTER", "LEAVING", "yes") == b"OK"
+        with own(node, 2) as second:
+            until(lambda: second.ask("CLUSTER", "LEAVING") == b"yes")
+        os.kill(children(node)[1], signal.SIGKILL)
+        until_logged(node, "is back")
+        for number in range(1, CORES + 1):
+            with own(node, number) as client:
+                until(lambda client=client: client.ask("CLUSTER", "LEAVING") == b"yes")  # type: ignore[misc]
 
 
 def test_info_sums_up_all_nodes(pair: Node) -> None:
@@ -191,6 +229,31 @@ def test_each_node_has_a_folder_of_its_own_and_is_the_same_after_a_restart(tmp_p
             until(lambda saved=saved: saved.exists() and "55" in saved.read_text())  # type: ignore[misc]
     assert ids[0] == ids[1]
     assert (tmp_path / "data" / "1" / "node-id").read_bytes().strip() == ids[0]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
+def test_a_folder_with_jobs_that_would_not_be_seen_is_refused(tmp_path: Path, before: int, after: int) -> None:
+    """The journals lie elsewhere with another number of cores: the node would seem to have lost its jobs."""
+    with Node("--cores", str(before), "--dir", str(tmp_path)) as node, node.client() as client:
+        jid = client.ask("ADDJOB", "q", "kept", 0)
+    wrong = Node("--cores", str(after), "--dir", str(tmp_path), wait=False)
+    try:
+        assert wrong.wait() == 1
+        assert "has the jobs of a node that would not run now" in wrong.log() and "Traceback" not in wrong.log()
+    finally:
+        wrong.stop()
+    with Node("--cores", str(before), "--dir", str(tmp_path)) as node, node.client() as client:
+        assert client.ask("GETJOB", "TIMEOUT", 10_000, "FROM", "q")[0][1] == jid, "nothing was lost by trying"
+
+
+def test_a_folder_that_several_cores_use_is_taken(tmp_path: Path) -> None:
+    with Node("--cores", str(CORES), "--dir", str(tmp_path)):
+        other = Node("--dir", str(tmp_path), wait=False)
+        try:
+            assert other.wait() == 1
+            assert "is used by another node" in other.log()
+        finally:
+            other.stop()
 
 
 def test_sighup_reaches_all(tmp_path: Path) -> None:

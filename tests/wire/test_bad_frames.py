@@ -117,18 +117,21 @@ def made_frames(job_id: bytes) -> list[bytes]:
         gossip = b"e" * 40 + name(b"10.0.0.1") + struct.pack("<HHB", 1, 2, 1)
         number = struct.pack("<q", 1)
         deed = b"\x00" + jid + name(b"aaaaaaaa.1.1") + struct.pack("<qqB", 0, 0, 2) + name(b"done")
+        back = b"\x01" + jid + name(b"") + struct.pack("<qqB", 0, 0, 0) + name(b"no ink")
         texts = name(b"q") + name(b"*") + name(b"*")
         dead = b"\x01" + struct.pack("<I", 1) + jid + b"\x01" + texts + number + name(b"") + number
         questions = {
             inquire.FIGURES: b"*", inquire.LEASED: struct.pack("<I", 1) + deed, inquire.CANCELLED: jid,
             inquire.WORKERS: b"", inquire.EXPLAINED: jid, inquire.DEAD: dead,
             inquire.CHANGED: jid + b"\x05" + name(b"r"), inquire.FLUSHED: b"none",
+            inquire.HANDED_BACK: struct.pack("<I", 1) + back, inquire.BUCKET: b"d",
         }
         messages = [
             (bus.PING, b"\x01" + life + b"\x98\x3a\x00\x00\x02" + gossip + gossip), (bus.FAIL, b"e" * 40),
             (bus.REPL, b"\x00" + copy), (bus.GOTJOB, jid + b"\x00"), (bus.REFUSED, jid), (bus.ENQUEUE, jid),
             (bus.HOLDERS, jid + b"\x00" + mask),
-            (bus.WILLQUEUE, jid + mask + b"\x01"), (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask),
+            (bus.WILLQUEUE, jid + mask + b"\x01" + bytes(8)),
+            (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask + bytes(8)),
             (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
             (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
             (bus.DELJOB, jid + b"\x01" + mask),
@@ -159,7 +162,8 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.ADD, number + b"\x00\x00" + struct.pack("<qqIIIqqqBB", 5, 900, 60, 5, 0, 1, 0, 0, 5, 0)
              + name(group) + name(b"q") + name(b"DIeeeeeeee") + struct.pack("<Iqq", 1, 77, 78) + name(b"body")),
             (bus.ADDED, number + name(b"+OK\r\n")), (bus.NOTHOME, number),
-            (bus.RUN, number + struct.pack("<H", 2) + name(b"NACK") + name(jid)), (bus.RAN, number + name(b":1\r\n")),
+            (bus.RUN, number + struct.pack("<H", 2) + name(b"WORKING") + name(jid)),
+            (bus.RAN, number + name(b":1\r\n")),
             (bus.BATCHBIT, jid + struct.pack("<IB", 3, 1) + name(b"batch")), (bus.BATCHGOT, jid),
             (bus.BATCHSTATE, name(
                 name(b"batch") + struct.pack("<qBq", 4, 0, 0) + name(jid) + struct.pack("<H", 2) + name(b"q")

@@ -12,7 +12,8 @@ What makes this right, each from a schedule that broke something simpler (see do
 * GOTACK from a holder means: I hold the ending, and no copy of mine is on its way to anybody. Until then the
   answer is "not yet", with the set that names the receiver.
 * A node that does not know the job answers `unknown` and keeps a tombstone, so that a copy which arrives
-  later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count: ask again.
+  later finds it. If somebody names that node as a holder afterwards, its `unknown` does not count, nor one that is
+  still on its way: ask again.
 * Where a holder has lost what it knew (its disk, the last second of it, or an ADDJOB it had not finished), it may
   have been the only one to know of another. Such a set is not trusted any more: every member is asked. Nor is that
   of a job that may have been made twice under one id (keyed.py).
@@ -28,9 +29,8 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import batches, bounds, gates, links, peers, records, replicate, results, rules, times, tombs
-from holdfast.core.ids import CRON_PREFIX, id_seq
+from holdfast.core.ids import CRON_PREFIX, can_be_seq, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
-from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -78,7 +78,8 @@ class Ending(Task):
         super().__init__()
         self.why = why
         self.unknown: i64 = 0  # confirmed by saying it knows nothing of the job
-        self.asked: i64 = 0  # told in this round, answer still to come
+        self.asked: i64 = 0  # told over a link that is still there, answer to come
+        self.void: i64 = 0  # of these: that they know nothing does not count, since they may have it by now
         self.tries: i64 = 0
         self.confirmed = MY_BIT
 
@@ -147,11 +148,9 @@ def collect_or_tell(node: Node, job: Job) -> None:
                 return
             collect(node, job, task)
             return
-    jid = node.id_text(job)
     for peer in node.peers:
         if peer.bit & missing and peer.is_linked:
-            write_setack(node, peer, jid, task.why, job.flags & ACK_ONLY != 0, job.holders)
-            task.asked |= peer.bit
+            tell(node, peer, job, task)
     wait: i64 = min(RETRY_MS_MAX, RETRY_MS << min(8, task.tries))
     task.tries += 1
     node.wake_at(job, node.now + wait + node.jitter())
@@ -269,11 +268,20 @@ def write_setack(node: Node, peer: Peer, jid: bytes, why: i64, is_ack_only: bool
     node.count("setacks")
 
 
+def tell(node: Node, peer: Peer, job: Job, task: Ending) -> None:
+    """Nobody is told twice before it has answered, which it will unless its link ends: or it would not be known to
+    which of the two an answer belongs."""
+    if task.asked & peer.bit and not node.broken("old-answers-count"):
+        return
+    task.asked |= peer.bit
+    write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
+
+
 def answer_ended(node: Node, peer: Peer, job: Job) -> None:
     """Somebody thinks the job lives: tell how it ended."""
     task = job.task
-    why = task.why if isinstance(task, Ending) else DONE
-    write_setack(node, peer, node.id_text(job), why, job.flags & ACK_ONLY != 0, job.holders)
+    assert isinstance(task, Ending)
+    tell(node, peer, job, task)
 
 
 def answer_from_tomb(node: Node, peer: Peer, jid: bytes, holders: i64) -> bool:
@@ -357,38 +365,42 @@ def on_gotack(node: Node, peer: Peer, reader: Reader) -> None:
         return
     task = job.task
     assert isinstance(task, Ending)
+    is_void = task.void & peer.bit and not node.broken("old-answers-count")
+    task.asked &= ~peer.bit
+    task.void &= ~peer.bit
     if job.flags & ACK_ONLY:
         if kind == HOLDS or kind == NOT_YET:
             jid = node.id_text(job)
             tombs.bury(node, jid, task.why, holders | peer.bit, tombs.latest_life(node, jid))
             forget(node, job)
-        elif task.asked & peer.bit or node.broken("early-no-idea-counts"):
+            return
+        if not is_void:
             task.confirmed |= peer.bit
-            collect_if_done(node, peer, job, task)
+        collect_if_done(node, job, task)
         return
     if kind == HOLDS or kind == NOT_YET:
         tombs.learn_holders(node, job, holders | peer.bit)
         doubted = 0 if node.broken("h12-unknown-counts-for-good") else task.unknown & holders
         task.confirmed &= ~doubted  # named as a holder after it said it knows nothing: ask it again
         task.unknown &= ~doubted
+        task.void |= task.asked & holders
         if kind == HOLDS:
             task.confirmed |= peer.bit
         else:
             task.confirmed &= ~peer.bit
             return  # a copy of its own is still on its way: ask again when the time for that comes
-    elif kind == NO_IDEA:
+    elif kind == NO_IDEA and not is_void:
         task.confirmed |= peer.bit
         task.unknown |= peer.bit
         if peer.bit & job.holders and not node.broken("forgetful-holder-believed"):
             distrust(node, job)  # it was to have a copy: perhaps it had one, and gave others
     elif kind == ONLY_ACK and peer.bit & job.holders:
         task.confirmed |= peer.bit
-    collect_if_done(node, peer, job, task)
+    collect_if_done(node, job, task)
 
 
-def collect_if_done(node: Node, peer: Peer, job: Job, task: Ending) -> None:
+def collect_if_done(node: Node, job: Job, task: Ending) -> None:
     """Collect, or ask at once those whom the last answer named."""
-    task.asked &= ~peer.bit
     missing = peers.everybody(node) & ~task.confirmed if job.flags & ACK_ONLY else unconfirmed(node, job, task)
     if missing == 0 or missing & ~task.asked & peers.linked(node):
         collect_or_tell(node, job)
@@ -441,17 +453,18 @@ def link_up(node: Node, peer: Peer) -> None:
         task = job.task
         if not isinstance(task, Ending):
             continue
+        task.asked &= ~peer.bit
         if job.flags & ACK_ONLY and not node.broken("early-no-idea-counts"):
             task.confirmed = MY_BIT
-            task.asked = peer.bit  # the others when it has said that it knows nothing
+            task.void = task.asked  # and they are asked again when it has said that it knows nothing
         if job.flags & ACK_ONLY or peer.bit & job.holders & ~task.confirmed:
-            write_setack(node, peer, node.id_text(job), task.why, job.flags & ACK_ONLY != 0, job.holders)
+            tell(node, peer, job, task)
 
 
 def make_ended(node: Node, jid: bytes, is_ack_only: bool) -> Job | None:
     """What stands for a job that has ended and is not here, so that its ending can be kept and told."""
     seq = id_seq(jid)
-    if seq <= 0 or (seq >= NEVER and not jid.startswith(CRON_PREFIX)):  # of those it is no number but a hash
+    if not can_be_seq(jid[:10], seq):
         return None
     origin = node.origin(jid[:10])
     if origin.get(seq) is not None:

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, home, keyed, records, takeover
+from holdfast.core import acks, errors, home, keyed, records, takeover
 from holdfast.core.alarms import Chore
 from holdfast.core.commands import options as words
-from holdfast.core.errors import CommandError
+from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.job import ACKED, DEAD, Job
 from holdfast.core.limits import BATCH_BYTES, BATCH_IDLE_MS, BATCH_KEPT_MS, BATCH_MAX, BATCHES_MAX, KEY_BYTES_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -49,7 +49,9 @@ WAS_DELETED: Final = 3  # or flushed, cancelled, replaced, merged
 CAUSE_NAMES: Final = [b"done", b"dead", b"expired", b"deleted"]
 
 LOOK_MS: Final = 60_000
+AGAIN_MS: Final = 1000
 WORDS_MAX: Final = 256
+TOLD_MAX: Final = 1000
 
 
 class Batch:
@@ -61,6 +63,7 @@ class Batch:
         self.count: i64 = -1  # how many there are; -1: nobody has said so yet
         self.words: list[bytes] = []  # of the job to add in the end: queue, body, options; empty: none
         self.final: bytes = b""  # its id
+        self.refusal: bytes = b""  # why the job in the end could not be added when that was last tried
         self.is_complete: bool = False
         self.heard: i64 = now  # when something last changed
 
@@ -94,6 +97,10 @@ class Batch:
         rest = (1 << (self.count & 7)) - 1
         return rest == 0 or self.bits[whole] & rest == rest
 
+    def last(self) -> i64:
+        """The greatest index that has ended; -1: none has."""
+        return 8 * len(self.bits) - 9 + self.bits[len(self.bits) - 1].bit_length() if self.bits else -1
+
     def size(self) -> i64:
         """Bytes of memory, accounted: the bits as many as there can be, so that it does not change."""
         return BATCH_BYTES + 2 * len(self.name)
@@ -114,9 +121,11 @@ class Batches(Chore):
         super().__init__()
         self.by_name: dict[bytes, Batch] = {}
         self.counting: dict[Job, Counting] = {}
+        self.told: dict[bytes, None] = {}  # those whose homes have heard from us that there are such
 
     def run(self, node: Node) -> None:
-        """Once a minute, while there are any: those of which nothing was heard for long."""
+        """Once a minute, while there are any: those of which nothing was heard for long. Sooner if the queue of a last
+        job has refused it: then that is tried again."""
         for batch in list(self.by_name.values()):
             idle = node.now - batch.heard
             if batch.is_complete and idle > BATCH_KEPT_MS:
@@ -129,6 +138,34 @@ class Batches(Chore):
                 drop(node, batch)
         if self.by_name:
             node.alarms.set(self, node.now + LOOK_MS)
+        look_at_all(node)
+
+
+def joins(node: Node, name: bytes, last: i64) -> None:
+    """Jobs are about to be added, up to this index: whether the batch can have them, as far as is known here."""
+    if last >= BATCH_MAX:
+        raise BadRequest(errors.INDEX_RANGE)
+    batch = node.batches.by_name.get(name)
+    if batch is None:
+        introduce(node, name)
+    elif 0 <= batch.count <= last:
+        raise BadRequest(errors.BATCH_INDEX % int(batch.count))
+
+
+def introduce(node: Node, name: bytes) -> None:
+    """Whoever asks about a batch hears of it from its first job on. Not a promise: a home that dies may forget it until
+    a job has ended."""
+    peer = node.peers[home.owner(node, slot_of(name))]
+    told = node.batches.told
+    if peer.index == ME:
+        batch = find_or_make(node, name)
+        if batch is not None:
+            records.batch(node, batch, False)
+    elif peer.is_linked and name not in told:
+        if len(told) >= TOLD_MAX:
+            told.clear()
+        told[name] = None
+        write_state(node, peer, Batch(name, node.now))
 
 
 def slot_of(name: bytes) -> i64:
@@ -315,6 +352,10 @@ def beat(node: Node) -> None:
             forget(node, job)
             if job.state == ACKED:
                 acks.collect_or_tell(node, job)
+    look_at_all(node)
+
+
+def look_at_all(node: Node) -> None:
     for batch in list(node.batches.by_name.values()):
         if batch.count >= 0 and not batch.is_complete:
             look(node, batch)
@@ -378,7 +419,10 @@ def look(node: Node, batch: Batch) -> None:
     is_full = batch.is_full() or (node.broken("batch-counts-twice") and 0 <= batch.count <= batch.set)
     if batch.is_complete or not is_full or not home.is_open(node, slot_of(batch.name)):
         return
-    if batch.words and not add_final(node, batch):
+    batch.refusal = add_final(node, batch) if batch.words else b""
+    if batch.refusal:
+        node.count("batch-ends-put-off")
+        node.alarms.at_latest(node.batches, node.now + AGAIN_MS)
         return
     batch.is_complete = True
     batch.heard = node.now
@@ -386,10 +430,10 @@ def look(node: Node, batch: Batch) -> None:
     keep(node, batch)
 
 
-def add_final(node: Node, batch: Batch) -> bool:
-    """The job that was to be added in the end; False if that must be tried again."""
+def add_final(node: Node, batch: Batch) -> bytes:
+    """The job that was to be added in the end; why not, if that must be tried again."""
     if node.find(batch.final) is not None or batch.final in node.tombs:
-        return True
+        return b""
     options = read_options(batch.words)
     more = options.asked()
     more.headers = [*more.headers, b"batch", batch.name, b"batch-failed", b"%d" % len(batch.causes)]
@@ -398,10 +442,9 @@ def add_final(node: Node, batch: Batch) -> bool:
     try:
         options.settle_words(node)
         keyed.add_anywhere(node, add)
-    except CommandError:
-        node.count("batch-ends-put-off")
-        return False
-    return True
+    except CommandError as error:
+        return error.text
+    return b""
 
 
 # -- states that meet ---------------------------------------------------------------------------------------------

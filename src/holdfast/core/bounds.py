@@ -48,11 +48,7 @@ def set_total(node: Node, queue: Queue, most: i64) -> None:
     """What is set for a queue has changed, or the queue is new."""
     was = queue.total_most
     queue.total_most = most
-    if most == 0:
-        return
-    found = quota.find(node, JOBS, queue.name)
-    found.most = most
-    if was == 0:
+    if most > 0 and was == 0:
         for job in node.all_jobs():
             if job.queue is queue and job.origin is node.own and job.state != ACKED:
                 count(node, job)
@@ -93,7 +89,6 @@ def copies_from(node: Node, name: bytes, peer: Peer) -> i64:
 
 def quota_of(node: Node, throttle: Throttle) -> Quota:
     found = quota.find(node, OUT_OF_DOMAIN if throttle.queue is None else OUT_OF_QUEUE, throttle.name)
-    found.most = throttle.most
     found.used = throttle.out
     return found
 
@@ -120,3 +115,17 @@ def most_of(node: Node, kind: i64, name: bytes) -> i64:
     if kind == OUT_OF_DOMAIN:
         return int(registers.value(node, domains.KIND, domains.pattern_for(node, name), b"concurrency") or b"0")
     return int(settings.queue_setting(node, name, b"totalmaxlen" if kind == JOBS else b"concurrency") or b"0")
+
+
+def changed(node: Node, kind: bytes, name: bytes) -> None:
+    """Something was set for a queue, a domain or a pattern of domains: its bounds, whether or not it has jobs here."""
+    if kind == settings.KIND:
+        keys = [(int(JOBS), name), (int(OUT_OF_QUEUE), name)]
+    elif kind == domains.KIND and name.startswith(b"*"):
+        keys = [key for key in node.quotas if key[0] == OUT_OF_DOMAIN and key[1].endswith(name[1:])]
+    else:
+        keys = [(int(OUT_OF_DOMAIN), name)] if kind == domains.KIND else []
+    for key in keys:
+        found = node.quotas.get(key)
+        if found is not None and not node.broken("first-bound-stays"):
+            quota.set_most(node, found, most_of(node, found.kind, found.name))

@@ -3,6 +3,8 @@
 Nobody counts states as they change: that would cost every command. The walk that looks for jobs to heal (heal.py)
 passes all jobs anyway, some each second, and counts on the way; what CLUSTER QSTAT shows is the last walk that came
 to its end, a second old below twenty thousand jobs. Rates are taken once a second from the counters of a queue.
+
+Nothing walks at a node that has never had a peer. There who asks for figures has it walk.
 """
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import heal, rules
+from holdfast.core.alarms import Chore
 from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, COUNTED, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
 from holdfast.core.queue import Queue, Tally
 
@@ -27,15 +31,34 @@ SOON_MS: Final = 500
 """What came in in less time than this says nothing about a second."""
 
 
+class Census(Chore):
+    """Which walk it is; and, at a node without peers, that one which was begun is brought to its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number: i64 = 0
+        self.short_so_far: i64 = 0  # jobs of this walk with fewer living holders than wanted
+        self.walked: i64 = -NEVER
+
+    def run(self, node: Node) -> None:
+        if len(node.peers) > 1:
+            return
+        self.walked = node.now
+        take_rates(node)
+        heal.walk(node, False)
+        if node.heal_origin != b"":
+            node.alarms.set(self, node.now + LOOK_MS)
+
+
 def note(node: Node, job: Job) -> None:
     """The walk has come to this job."""
     if job.flags & COUNTED and not rules.is_out(node, job):
         rules.let_go(node, job)  # another node sees to it, and nobody said so here
     queue = job.queue
-    if queue.census != node.census:
-        queue.counted = tally(node, queue)
+    if queue.census != node.census.number:
+        queue.counted = last(node, queue)
         queue.counting = Tally()
-        queue.census = node.census
+        queue.census = node.census.number
     counting = queue.counting
     if job.state == ACKED:
         counting.ended += 1
@@ -52,25 +75,26 @@ def note(node: Node, job: Job) -> None:
             counting.out += 1
 
 
-def look(node: Node) -> None:
-    """A node without peers has no beat that walks over its jobs: it does when somebody asks, once a second at most."""
-    if len(node.peers) == 1 and node.now - node.chores_at >= LOOK_MS:
-        node.chores_at = node.now
-        heal.walk(node, False)
-
-
 def tally(node: Node, queue: Queue) -> Tally:
+    """For whoever asks what the jobs of a queue are doing."""
+    census = node.census
+    if census.wake >= NEVER and node.now - census.walked >= LOOK_MS and not node.is_loading:
+        census.run(node)
+    return last(node, queue)
+
+
+def last(node: Node, queue: Queue) -> Tally:
     """As of the last walk that came to its end."""
-    if queue.census == node.census:
+    if queue.census == node.census.number:
         return queue.counted
-    return queue.counting if queue.census == node.census - 1 else Tally()
+    return queue.counting if queue.census == node.census.number - 1 else Tally()
 
 
 def turn(node: Node) -> None:
     """The walk has come to its end, and begins anew."""
-    node.census += 1
-    node.short_of_copies = node.short_so_far
-    node.short_so_far = 0
+    node.census.number += 1
+    node.short_of_copies = node.census.short_so_far
+    node.census.short_so_far = 0
 
 
 def take_rates(node: Node) -> None:

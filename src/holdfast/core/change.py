@@ -40,12 +40,18 @@ class Changing(Question):
     def __init__(self, session: Session, outcome: i64) -> None:
         super().__init__(session)
         self.outcome: i64 = outcome
+        self.error: bytes = b""  # why it was refused
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
         self.outcome = max(self.outcome, min(reader.u8(), DONE))
+        if reader.more():
+            self.error = reader.name()
 
     def reply(self, node: Node, out: BytesWriter) -> None:
-        write_int(out, 1 if self.outcome == DONE else 0)
+        if self.outcome == REFUSED and self.error:
+            out.write(b"-%b\r\n" % self.error)
+        else:
+            write_int(out, 1 if self.outcome == DONE else 0)
 
 
 def change(node: Node, session: Session, jid: bytes, priority: i64, queue: bytes) -> None:
@@ -65,15 +71,15 @@ def change_here(node: Node, jid: bytes, priority: i64, queue_name: bytes) -> i64
     job = node.find(jid)
     if job is None or job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_DOUBT:
         return UNKNOWN
+    more = job.more
+    if queue_name and queue_name != job.queue.name and more is not None and (more.group or more.unique):
+        raise BadRequest(errors.MOVE_KEYED)
     if job.state == ACTIVE and (job.responsible != ME or job.flags & MOVING):
         return ELSEWHERE
     if requeue.is_leased(node, job):
         return OUT
     queue = job.queue
     if queue_name and queue_name != queue.name:
-        more = job.more
-        if more is not None and (more.group or more.unique):
-            raise BadRequest(errors.MOVE_KEYED)
         found = queues.queue_or_none(node, queue_name)
         if found is None:
             raise Refused(errors.OUT_OF_MEMORY)
@@ -91,7 +97,7 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     priority = reader.u8()
     queue = reader.name()
     try:
-        outcome = change_here(node, jid, priority, queue[:QUEUE_NAME_BYTES_MAX])
-    except (BadRequest, Refused):
-        outcome = REFUSED
-    bus.write_i8(out, outcome)
+        bus.write_i8(out, change_here(node, jid, priority, queue[:QUEUE_NAME_BYTES_MAX]))
+    except (BadRequest, Refused) as error:
+        bus.write_i8(out, REFUSED)
+        bus.write_name(out, error.text)

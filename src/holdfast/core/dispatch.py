@@ -28,6 +28,13 @@ class Entry:
         self.usec: i64 = 0
 
 
+def with_use(entry: Entry, text: bytes) -> bytes:
+    """An error; one about the form of a command says what that is."""
+    if not text.startswith(errors.SYNTAX):
+        return text
+    return b"%b, use %b %b" % (text, entry.command.name, entry.command.syntax.encode())
+
+
 def find_entry(node: Node, session: Session, argv: list[bytes]) -> Entry:
     name = argv[0]
     entry = node.entries.get(name)

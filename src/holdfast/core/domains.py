@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import registers, rules
+from holdfast.core import home, inquire, registers, rules
+from holdfast.core.inquire import Question
 from holdfast.core.limits import DOMAINS_SWEEP, NEVER
-from holdfast.core.throttle import NS, Throttle, default_burst, now_ns, read_rate
+from holdfast.core.peers import ME, Peer
+from holdfast.core.reply import write_array, write_bulk, write_int, write_null
+from holdfast.core.session import Session
+from holdfast.core.throttle import FULL, NS, Throttle, default_burst, now_ns, read_rate
+from holdfast.wire import bus
+from holdfast.wire.bus import Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -45,6 +52,9 @@ def sweep(node: Node) -> None:
         throttle = table[name]
         if throttle.waiting == 0 and throttle.out == 0 and not throttle.bins and throttle.full_at <= now:
             node.alarms.set(throttle, NEVER)
+            if throttle.is_told:
+                node.domains.no_more(throttle)
+                node.domains.least = 0  # there is room for another
             del table[name]
     node.domains.sweep_above = max(DOMAINS_SWEEP, 2 * len(table))
 
@@ -107,3 +117,82 @@ def next_ms(node: Node, throttle: Throttle) -> i64:
     """Milliseconds until a job may pass, as far as the rate goes."""
     now = now_ns(node)
     return 0 if throttle.has_token(now) else max(0, (throttle.next_at(now) - now + NS - 1) // NS)
+
+
+# -- what is told of one -------------------------------------------------------------------------------------------
+
+
+class Telling(Question):
+    """DOMAIN GET of a domain whose bucket is at another node."""
+
+    def __init__(self, session: Session, name: bytes) -> None:
+        super().__init__(session)
+        self.name: bytes = name
+        self.found: tuple[int, int] | None = None
+
+    def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
+        self.found = (int(reader.long()), int(reader.long()))
+
+    def reply(self, node: Node, out: BytesWriter) -> None:
+        write(node, out, self.name, self.found, self.session)
+
+
+def tell_of(node: Node, session: Session, name: bytes) -> None:
+    slot = home.slot_of(home.DOMAIN, b"", name)
+    keeper = node.peers[home.owner(node, slot)]
+    if keeper.index == ME or read_rate(registers.value(node, KIND, pattern_for(node, name), b"rate") or b"") == 0:
+        write(node, node.out, name, bucket(node, name), session)
+    else:
+        inquire.ask(node, Telling(session, name), inquire.BUCKET, name, keeper.bit)
+
+
+def bucket(node: Node, name: bytes) -> tuple[int, int]:
+    """What there is of its rate, in thousandths, and milliseconds until the next may go out: as this node sees it."""
+    throttle = node.domains.table.get(name)
+    if throttle is None:
+        return int(FULL), 0
+    throttle.step(now_ns(node))
+    return int(throttle.share), int(next_ms(node, throttle))
+
+
+def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
+    share, ms = bucket(node, reader.text(reader.end))
+    bus.write_i64(out, share)
+    bus.write_i64(out, ms)
+
+
+def write(node: Node, out: BytesWriter, name: bytes, found: tuple[int, int] | None, session: Session) -> None:
+    """Names and values, always the same names."""
+    throttle = node.domains.table.get(name)
+    pattern = pattern_for(node, name)
+    rate = registers.value(node, KIND, pattern, b"rate")
+    burst: i64 = int(registers.value(node, KIND, pattern, b"burst") or b"0")
+    if burst == 0 and rate is not None:
+        burst = default_burst(read_rate(rate))
+    write_array(out, 20)
+    write_bulk(out, b"name")
+    write_bulk(out, name)
+    write_bulk(out, b"set-by")
+    write_bulk(out, pattern)
+    write_bulk(out, b"rate")
+    write_bulk(out, b"none" if rate is None else rate)
+    write_bulk(out, b"burst")
+    write_int(out, burst)
+    write_bulk(out, b"concurrency")
+    write_int(out, int(registers.value(node, KIND, pattern, b"concurrency") or b"0"))
+    write_bulk(out, b"adapt")
+    write_bulk(out, registers.value(node, KIND, pattern, b"adapt") or b"no")
+    write_bulk(out, b"share")
+    if found is None:
+        write_null(out, session)
+    else:
+        write_int(out, found[0])
+    write_bulk(out, b"waiting")
+    write_int(out, 0 if throttle is None else throttle.waiting)
+    write_bulk(out, b"out")
+    write_int(out, 0 if throttle is None else throttle.out)
+    write_bulk(out, b"next-in")
+    if found is None:
+        write_null(out, session)
+    else:
+        write_int(out, found[1])

@@ -1,4 +1,7 @@
-"""A start with a wrong clock.
+"""Clocks that are wrong: what time it is, and a start with a wrong one.
+
+Every node says what its wall clock shows (PING). What is judged by that clock, such as the stamp of a setting, is
+judged by the one in the middle of all that can be heard: a single clock that is wrong, ours or another's, is outvoted.
 
 Lives run on a clock that begins anew with each start; how much of them passed while a node was down only the
 wall clock can say. If that is an hour ahead, an hour's jobs would be gone at once. So what the journal kept is in
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import tombs
+from holdfast.core import results, tombs
 from holdfast.core.job import ACTIVE, Job
 from holdfast.core.limits import NEVER
 
@@ -22,6 +25,23 @@ if TYPE_CHECKING:
 
 SKEW_MS: Final = 15_000
 """Clocks of nodes may differ by this much without anybody being called wrong."""
+
+
+RESULT_MS: Final = 60_000
+"""A result that the journal kept is kept for so long after a start: by then peers have said what time it is."""
+
+
+def clocks(node: Node) -> list[int]:
+    """What the wall clocks of those that can be heard show now, the slowest first."""
+    return sorted([int(peer.clock + node.now) for peer in node.peers if peer.is_linked and peer.clock != NEVER])
+
+
+def common_wall(node: Node) -> i64:
+    """What time it is, as most see it. Of two clocks the later one: what it stamps must not be refused for ever."""
+    if node.broken("own-clock-believed"):
+        return node.wall
+    known = sorted([int(node.wall), *clocks(node)])
+    return known[len(known) // 2]
 
 
 def is_possible(node: Node) -> bool:
@@ -43,13 +63,14 @@ def hold(node: Node, job: Job) -> None:
 
 def settle(node: Node) -> None:
     """Once a second: if peers have said what time they have, there is no doubt any more."""
-    known = sorted([int(peer.ahead) for peer in node.peers if peer.is_linked and peer.ahead != NEVER])
+    known = clocks(node)
     if not known:
         return
-    ahead: i64 = known[len(known) // 2]
+    ahead: i64 = node.wall - known[(len(known) - 1) // 2]
     if ahead > SKEW_MS:
         node.count("clock-was-ahead")
         tombs.lengthen(node, ahead)
+        results.lengthen(node, ahead)
         for peer in node.peers:
             for move in peer.taken:
                 peer.taken[move] += int(ahead)

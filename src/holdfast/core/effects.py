@@ -20,7 +20,7 @@ from typing import Final
 from holdfast.core.peers import Peer
 from holdfast.core.session import Session
 
-DIAL: Final = "dial"  # make a link to the node at `argument`, host:port of its bus
+DIAL: Final = "dial"  # make a link to `peer` at `argument`, host:port of its bus, or to another member that is there
 MEET: Final = "meet"  # the same, because an operator said so: tell what came of it (membership.met, and the log)
 UNREACHED: Final = "unreached"  # nobody was met at `argument`, and we have given up
 DROP_LINK: Final = "drop-link"  # end the link with `peer`
@@ -30,6 +30,7 @@ CLOSE: Final = "close"  # send what is owed to the session, then close it
 KILL: Final = "kill"  # close it now
 SAVE_SETTINGS: Final = "save-settings"  # CONFIG REWRITE: answer the session when done
 APPLY_SETTINGS: Final = "apply-settings"  # CONFIG SET changed something
+LEAVING: Final = "leaving"  # CLUSTER LEAVING: `argument`, yes or no, holds for all nodes that share our port
 SHUTDOWN: Final = "shutdown"  # `argument`: REWRITE-AOF, NOSAVE or nothing
 REWRITE: Final = "rewrite"  # BGREWRITEAOF: answer the session when it has begun
 HISTORY: Final = "history"  # `argument` says which command: answer the session when done

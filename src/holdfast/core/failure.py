@@ -57,7 +57,7 @@ def failure_rules(node: Node, job: Job) -> Rules:
     return Rules(attempts, backoff, max(backoff, backoff_most), node.config.number("poison-after"), retention * 1000)
 
 
-def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, is_final: bool) -> None:
+def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, least_ms: i64, is_final: bool) -> None:
     """A hand-out of the job has ended like that: queue it again, now or later, or let it die."""
     lease = job.lease
     if lease is not None and lease.is_cancelled and not node.broken("cancel-forgotten"):
@@ -80,6 +80,7 @@ def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, is_final: b
         return
     if wait_ms == BY_RULE:
         wait_ms = 0 if how == RELEASED else backoff(node, job, rules)
+    wait_ms = max(wait_ms, least_ms)
     if wait_ms > 0:
         wait(node, job, wait_ms)
     else:
@@ -168,7 +169,7 @@ def lease_ended(node: Node, job: Job) -> bool:
     if job.more is not None and lease is None and not node.broken("queued-counts-as-failed"):
         return False  # it waited in its queue when this node was stopped, or slept: nobody had it
     is_gone = lease is not None and lease.start == node.start and int(job.taker) not in node.sessions
-    fail(node, job, WORKER_GONE if is_gone else LEASE_ENDED, b"", BY_RULE, False)
+    fail(node, job, WORKER_GONE if is_gone else LEASE_ENDED, b"", BY_RULE, 0, False)
     return True
 
 

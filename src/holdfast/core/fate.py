@@ -307,7 +307,9 @@ def on_fate(node: Node, peer: Peer, reader: Reader) -> None:
     theirs = i64(said.more.round)
     if theirs < mine or (theirs == mine and job.state == DEAD and said.kind != DIES):
         write(node, peer, job, DIES if job.state == DEAD else LIVES)  # what we know is later, or stronger
-        requeue.nothing_against(node, peer, job)  # if we had asked: it has only what is no longer true
+        asking = node.asking.get(job)
+        if asking is not None:
+            requeue.nothing_against(node, peer, job, asking)  # it has only what is no longer true
         return
     is_nacked = said.nacks > i64(job.nacks)
     merge(node, job, said)
@@ -340,6 +342,8 @@ def take_death(node: Node, peer: Peer, job: Job, said: Said) -> None:
     more.died = said.more.died
     more.life = said.more.life
     job.responsible = int(peer.index)
+    if not node.broken("death-keeps-lease"):
+        leases.forget(node, job)  # or it would end when the job is alive again, and count as its next failure
     lie_down(node, job, said.ms)
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i64
 
 from holdfast.core import (
     acks,
     fate,
     history,
     home,
+    leases,
     links,
     memory,
     queues,
@@ -31,7 +32,7 @@ from holdfast.core import (
     rules,
     tombs,
 )
-from holdfast.core.copies import register, write_copy
+from holdfast.core.copies import Copy, register, write_copy
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
@@ -60,6 +61,10 @@ CREDIT_MAX: Final = 1000
 HOPS_MAX: Final = 3
 """Moves of a job since it was queued: then it rests where it is until the next beat."""
 
+NUMBER_MASK: Final = 0x3FFFFFFFFFFFFF
+NUMBER_LEAST: Final = 0x40000000000000
+"""All numbers of moves have as many digits, so that who looks at a frame (testing/sim/decode.py) sees what they are."""
+
 
 def announce(node: Node, queue: Queue) -> None:
     """Tell the peers how many jobs of this queue could be handed out here and now."""
@@ -69,19 +74,20 @@ def announce(node: Node, queue: Queue) -> None:
         if peer.is_linked:
             write_need(peer, queue, min(queue.asked_for, CREDIT_MAX))
     if queue.waiting:
-        node.announced[queue] = None
+        node.announced[queue] = False
 
 
 def beat(node: Node) -> None:
-    """Once a second: queues on which nobody waits any more, and jobs that have rested."""
+    """Once a second: queues on which nobody waits any more, or still somebody does, and jobs that have rested."""
     for queue in list(node.interested):
         if queue.size > 0 and queue.interest:
             for job in queue.oldest(len(queue.interest)):
                 job.hops = 0
             give(node, queue)
-    for queue in list(node.announced):
-        if not queue.waiting:
+    for queue, is_unserved in list(node.announced.items()):
+        if is_unserved or not queue.waiting:
             announce(node, queue)
+        if not queue.waiting:
             del node.announced[queue]
 
 
@@ -142,8 +148,21 @@ def give(node: Node, queue: Queue) -> None:
         move(node, job, peer)
 
 
-def move(node: Node, job: Job, peer: Peer) -> None:
+def next_number(node: Node) -> i64:
+    """Of a move: one that none has had, in no life of this node. Drawn once in each and then counted, since a clock may
+    be set back, and what the taker remembers of a number would be its answer for another job."""
+    if node.moves == 0:
+        node.moves = node.start * 1000 if node.broken("moves-by-the-clock") else draw_number(node)
     node.moves += 1
+    return node.moves
+
+
+def draw_number(node: Node) -> i64:
+    return NUMBER_LEAST + (node.random.next() & NUMBER_MASK)
+
+
+def move(node: Node, job: Job, peer: Peer) -> None:
+    number = next_number(node)
     node.count("moves")
     rules.let_go(node, job)  # paid for here, and out there
     job.state = ACTIVE
@@ -152,8 +171,8 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     if not node.broken("h1-taker-not-recorded"):
         job.holders |= peer.bit
     job.queue.jobs_out += 1
-    open_move(node, peer, int(node.moves), job)
-    records.gave(node, job, peer, node.moves)
+    open_move(node, peer, int(number), job)
+    records.gave(node, job, peer, number)
     history.moved(node, job, peer)
     if job.retry > 0:
         holders = job.holders
@@ -163,7 +182,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
         job.qtime = 0
     links.explain(node, peer, holders)
     peer.out.append(bus.YOURJOB)
-    bus.write_i64(peer.out, node.moves)
+    bus.write_i64(peer.out, number)
     write_copy(node, peer.out, job, holders, delay_left(node, job))
     links.note_copy(node, peer, job)
 
@@ -187,17 +206,14 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
     if tomb is not None and copy.retry > 0:
         acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit)
     if int(move_number) in peer.refused or tomb is not None:
-        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+        decline(node, peer, move_number, copy)
         return
     if job is not None:
         if job.retry > 0:
             tombs.learn_holders(node, job, copy.holders | peer.bit)
         elif job.flags & MOVING and not node.broken("old-moves-open"):
             came_back(node, job)
-        if copy.nacks > i64(job.nacks) or copy.deliveries > i64(job.deliveries):
-            job.nacks = i32(max(i64(job.nacks), copy.nacks))
-            job.deliveries = i32(max(i64(job.deliveries), copy.deliveries))
-            records.counts(node, job)
+        is_nacked = requeue.learn_counts(node, job, copy.nacks, copy.deliveries) and not node.broken("nack-keeps-lease")
         if job.state == ACKED and node.broken("h2-give-unacks"):
             node.endings.pop(job, None)
             job.task = None
@@ -206,24 +222,27 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
             node.account(len(copy.body))
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
-            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            decline(node, peer, move_number, copy)
             return
-        if requeue.is_leased(node, job):
+        if requeue.is_leased(node, job) and not is_nacked:
             requeue.write_state(node, peer, copy.jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
-            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            decline(node, peer, move_number, copy)
             return
+        if is_nacked:
+            leases.forget(node, job)
         if job.state != WAIT_REPL:
             fate.meet(node, peer, job, copy)
         if job.state == WAIT_REPL or job.state == DEAD:
-            answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+            decline(node, peer, move_number, copy)
             return
     elif memory.is_full_for(node, len(copy.body)):
-        answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+        decline(node, peer, move_number, copy)
         return
     else:
         job = register(node, copy)
         if job is None:
             answer(peer, bus.TAKEN, move_number, copy.jid)  # its life is over, here as there
+            leave_unserved(node, copy)
             return
         if copy.retry > 0 and not node.broken("h1-taker-not-recorded"):
             job.holders |= peer.bit
@@ -254,6 +273,19 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         announce(node, queue)
 
 
+def decline(node: Node, peer: Peer, move_number: i64, copy: Copy) -> None:
+    answer(peer, bus.NOTTAKEN, move_number, copy.jid)
+    leave_unserved(node, copy)
+
+
+def leave_unserved(node: Node, copy: Copy) -> None:
+    """The peer thinks that whoever waits here has been served. It hears the truth with the next beat, and not at once:
+    it may give the same job again, for as long as there is something against it."""
+    queue = node.queues.get(copy.queue)
+    if queue is not None and queue.waiting and not node.broken("unserved-untold"):
+        node.announced[queue] = True
+
+
 def came_back(node: Node, job: Job) -> None:
     """At most once, and given to us by another than we gave it to: it was taken there. Later words on that are old."""
     for each in node.peers:
@@ -274,11 +306,13 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     reader.job_id()
     if job is None or not node.is_here(job):
         return
-    was_moving = job.flags & MOVING
+    was_moving = job.flags & MOVING  # or it has come back to us meanwhile
     job.flags &= ~MOVING
     if job.retry > 0:
         records.taken(node, job)
-    elif was_moving:  # not if it has come back to us meanwhile
+    elif job.state == ACKED and not node.broken("taken-forgets-ending"):
+        pass  # the taker hears how it has ended, and then it is collected
+    elif was_moving:
         records.gone(node, job)
         if not node.broken("taken-not-synced"):
             node.must_sync = True  # before the taker hears that we know, and forgets that it took

@@ -12,7 +12,8 @@ UNKNOWN, with the id: it may look, or add again with the same unique key.
 
 A node that was killed meanwhile knows nothing of a job it had not accepted yet, and makes it anew; but copies from the
 first time may be with others. So an ADD says that it is repeated, wherever it goes from then on: who makes the job does
-not trust its own set of holders, and the ending is told to every member (acks.py).
+not trust its own set of holders, and the ending is told to every member (acks.py). If it is refused, that is UNKNOWN to
+its producer. An at-most-once job is not made a second time at all.
 
 An ADD that arrives when that patience is over is not carried out, however long it was on its way: its producer has been
 told by then, and may have gone on. Done late, an old ONDUP replace would end the job that was added since.
@@ -29,7 +30,8 @@ from holdfast.core.alarms import Chore
 from holdfast.core.commands import options as words
 from holdfast.core.copies import read_more
 from holdfast.core.errors import CommandError
-from holdfast.core.job import ACKED, WAIT_REPL, Job
+from holdfast.core.ids import can_be_seq
+from holdfast.core.job import ACKED, ACTIVE, QUEUED_BEFORE, WAIT_REPL, Job
 from holdfast.core.limits import ADD_MANY_MAX, DURATION_S_MAX, NEVER, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX, REPLICATE_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits, linked
 from holdfast.core.session import FOR_PEERS, Session, Slot
@@ -51,7 +53,7 @@ RUN_MS: Final = 5000
 """How long a command that another node carries out may take."""
 
 RUN_WORDS_MAX: Final = 256
-RUNNABLE: Final = (b"NACK", b"WORKING", b"RELEASE", b"BATCH")
+RUNNABLE: Final = (b"WORKING", b"BATCH")
 """None of these waits for anything. What is said under a token finds its own way (tokens.py)."""
 
 TOKEN: Final = b"TOKEN"
@@ -277,7 +279,8 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
     add.prefix = prefix
     for _ in range(count):
         seq = reader.long()
-        if seq <= 0 or seq >= NEVER or (prefix == node.own.prefix and seq > node.seq):
+        is_bad = not can_be_seq(prefix, seq) or (seq >= NEVER and node.broken("hash-is-no-number"))
+        if is_bad or (prefix == node.own.prefix and seq > node.seq):
             raise BadFrame("an id that was never drawn")
         add.seqs.append(int(seq))
         add.rnds.append(int(reader.long()))
@@ -340,8 +343,19 @@ def is_known(node: Node, add: Add) -> bool:
         task.slot = add.slot
         task.session = add.session
         return True
+    if is_only_a_copy(job) and not node.broken("copy-vouches"):
+        if not home.is_open(node, keyed.slot_of(add)):
+            return False  # who makes it is elsewhere
+        keyed.refuse(node, add, errors.ADD_UNKNOWN % jid)
+        return True
     answer_known(node, add, jid, job)
     return True
+
+
+def is_only_a_copy(job: Job) -> bool:
+    """Whether nobody has said yet that it is accepted: who makes it may give it up, and end it with all its copies."""
+    is_alive = job.state == ACTIVE or job.state == WAIT_REPL
+    return is_alive and job.responsible != ME and not job.flags & QUEUED_BEFORE
 
 
 def answer_known(node: Node, add: Add, jid: bytes, job: Job) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import requeue
-from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import GROUP_BYTES, LINE_BYTES
 from holdfast.core.peers import ME, MY_BIT
 
@@ -203,6 +203,7 @@ def begin_turn(node: Node, job: Job) -> None:
     if job.flags & QUEUED_BEFORE and job.holders != MY_BIT:
         requeue.due(node, job)  # somebody else may have had it meanwhile
     else:
+        job.flags &= ~BACKING_OFF
         node.enqueue(job)
 
 

@@ -7,7 +7,9 @@ left over when the node comes back after all, are never taken away: they end wit
 
 A leaving node walks the same way and counts itself out: it gives its queued jobs to others, has the end of each
 delay it was to see to seen to by another holder, and makes sure that every job it holds has enough copies without
-it. `is_safe_to_stop` says when that is done.
+it. A holder set says who *may* hold a copy: a copy may be lost with its link, and that it was on its way here is
+known only to who sent it. So a leaving node asks each holder, and counts those that have said they hold the job
+(`vouch`). `is_safe_to_stop` says when all is done, and `left_to_do` what is not.
 """
 from __future__ import annotations
 
@@ -74,6 +76,7 @@ def walk(node: Node, heals: bool) -> None:
                     return
     node.heal_origin = b""
     node.heal_seq = 0
+    forget_vouched(node)
     census.turn(node)
 
 
@@ -84,9 +87,10 @@ def heal(node: Node, job: Job, heals: bool) -> int:
         return 0
     if node.is_leaving:
         hand_over_delay(node, job)
+        vouch(node, job)
     missing = i64(job.replicate) - count_bits(living(node, job))
     if missing > 0:
-        node.short_so_far += 1
+        node.census.short_so_far += 1
     if missing <= 0 or not heals or is_somebody_else_first(node, job) or is_alone_with(node, job):
         return 0
     chosen = replicate.choose(node, job, missing, job.holders | full(node))
@@ -102,6 +106,36 @@ def full(node: Node) -> i64:
         if node.now < peer.full_until:
             mask |= peer.bit
     return mask
+
+
+def vouch(node: Node, job: Job) -> None:
+    """Have the holders say that they are: first a question, then the copy itself, to be taken or refused."""
+    for peer in node.peers:
+        if peer.index == ME or not peer.bit & job.holders or not peer.is_reachable(node.now):
+            continue
+        if job not in peer.vouched:
+            peer.vouched[job] = False
+            replicate.write_holders(node, peer, job)
+        elif not peer.vouched[job] and job.flying == 0:
+            replicate.send_copy(node, peer, job)
+
+
+def vouched(node: Node, job: Job) -> i64:
+    """Living holders that have said they are."""
+    if node.broken("may-hold-counts"):
+        return living(node, job)
+    mask: i64 = 0
+    for peer in node.peers:
+        if peer.bit & job.holders and is_living(node, peer) and peer.vouched.get(job, False):
+            mask |= peer.bit
+    return mask
+
+
+def forget_vouched(node: Node) -> None:
+    """Of jobs that are gone, or all when the node stays after all."""
+    for peer in node.peers:
+        for job in [job for job in peer.vouched if not node.is_leaving or not node.is_here(job)]:
+            del peer.vouched[job]
 
 
 def is_delayed_here(node: Node, job: Job) -> bool:
@@ -167,30 +201,53 @@ def drain(node: Node) -> None:
             left -= 1
 
 
-def is_safe_to_stop(node: Node) -> bool:
-    """Everything this node holds is held by enough others, and nothing is in doubt."""
-    if node.broken("safe-too-soon"):
-        return True
-    if node.endings or node.filling or node.overflow.folded > 0:
-        return False
-    for peer in node.peers:
-        if peer.moves:
-            return False
+class Left:
+    """What a leaving node has still to do, as numbers."""
+
+    def __init__(self) -> None:
+        self.jobs_queued: int = 0  # here, or to be queued here
+        self.leases: int = 0
+        self.moves: int = 0  # given away, and nobody has said that it took them
+        self.endings: int = 0  # that not every holder has heard of
+        self.copies_short: int = 0  # jobs that not enough others have said they hold
+        self.jobs_once: int = 0  # of RETRY 0, not handed out yet
+        self.slots: int = 0  # keys that are decided about here
+
+    def by_name(self) -> dict[str, int]:
+        return {
+            "jobs_queued": self.jobs_queued, "leases": self.leases, "moves": self.moves, "endings": self.endings,
+            "copies_short": self.copies_short, "jobs_once": self.jobs_once, "slots": self.slots,
+        }
+
+
+def left_to_do(node: Node) -> Left:
+    """A look at all jobs: what keeps this node from being stopped."""
+    left = Left()
+    left.endings = len(node.endings)
+    left.copies_short = len(node.filling)
+    left.jobs_queued = int(node.overflow.folded)
+    left.moves = sum([len(peer.moves) for peer in node.peers])
     if takeover.has_slots(node) and not home.is_alone(node):
-        return False
+        left.slots = sum([1 for is_open in node.homes.opened if is_open])
     others = [peer for peer in node.peers if peer.is_member and peer.index != ME]
-    staying = len([peer for peer in others if not peer.is_leaving(node.now)])
+    staying: i64 = len([peer for peer in others if not peer.is_leaving(node.now)])
     for job in node.all_jobs():
         if job.state == ACKED:
             continue
         if job.retry == 0:
             if not job.flags & HANDED_OUT:
-                return False
-        elif (
-            job.state == QUEUED or job.flags & MOVING or is_leased(node, job) or is_delayed_here(node, job)
-            or job.flying > 0
-            or count_bits(living(node, job)) < min(i64(job.replicate), staying)
-        ):
-            return False
-    return True
+                left.jobs_once += 1
+        elif job.flags & MOVING:
+            left.moves = max(left.moves, 1)  # it may be counted above
+        elif is_leased(node, job):
+            left.leases += 1
+        elif job.state == QUEUED or is_delayed_here(node, job):
+            left.jobs_queued += 1
+        elif job.flying > 0 or count_bits(vouched(node, job)) < min(i64(job.replicate), staying):
+            left.copies_short += 1
+    return left
 
+
+def is_safe_to_stop(node: Node) -> bool:
+    """Everything this node holds is held by enough others, and nothing is in doubt."""
+    return node.broken("safe-too-soon") or not any([count > 0 for count in left_to_do(node).by_name().values()])

@@ -21,9 +21,9 @@ from mypy_extensions import i64
 
 from holdfast.core import failure, federate, homecoming, links, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
-from holdfast.core.job import ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
+from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
-from holdfast.core.rows import BATCH, CRON, DOMAIN, FREE, GROUP, LEASED, NOBODY, QUOTA, SLOTS, UNIQUE
+from holdfast.core.rows import BATCH, CRON, DOMAIN, FREE, GROUP, LEASED, NOBODY, PUSHED, QUOTA, SLOTS, UNIQUE
 
 __all__ = ["BATCH", "CRON", "DOMAIN", "GROUP", "QUOTA", "UNIQUE", "of"]
 from holdfast.wire import bus
@@ -167,17 +167,19 @@ def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
     if index == ME or not peer.is_linked:
         if index == ME:
             takeover.want(node, slot_of_job(job))
+        if is_pushed and job.retry > 0:
+            job.flags |= BACKING_OFF  # still so when its home can be heard
         node.wake_at(job, node.now + NO_HOME_MS + node.jitter())
         return
     if job.retry > 0 and not is_pushed and job.holders & peer.bit:
-        requeue.write_willqueue(node, peer, job)
+        requeue.write_willqueue(node, peer, job, 0)
         job.responsible = int(index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
         return
-    give(node, peer, job)
+    give(node, peer, job, is_pushed and not node.broken("push-not-told"))
 
 
-def give(node: Node, peer: Peer, job: Job) -> None:
+def give(node: Node, peer: Peer, job: Job, is_pushed: bool) -> None:
     """The home gets the job, with what we know of where it is; ours is a copy from now on."""
     if job.state == QUEUED:
         job.queue.remove(job)
@@ -186,16 +188,16 @@ def give(node: Node, peer: Peer, job: Job) -> None:
         if not job.flags & (HANDED_OUT | IN_DOUBT | MOVING):
             federate.move(node, job, peer)
         return
-    is_leased = requeue.is_leased(node, job)
-    write_homed(node, peer, job, is_leased)
-    if not is_leased:
+    state = LEASED if requeue.is_leased(node, job) else PUSHED if is_pushed else FREE
+    write_homed(node, peer, job, state)
+    if state != LEASED:
         requeue.stop_asking(node, job)
         failure.yielded(node, job)
         job.responsible = int(peer.index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
 
 
-def write_homed(node: Node, peer: Peer, job: Job, is_leased: bool) -> None:
+def write_homed(node: Node, peer: Peer, job: Job, state: i64) -> None:
     """A copy for the home, which is a holder before the frame leaves."""
     earlier = job.holders & ~MY_BIT & ~peer.bit
     if not job.holders & peer.bit:
@@ -204,10 +206,10 @@ def write_homed(node: Node, peer: Peer, job: Job, is_leased: bool) -> None:
         for each in node.peers:
             if each.bit & earlier and each.is_linked:
                 replicate.write_holders(node, each, job)
-    ms: i64 = max(0, job.qtime - node.now) if is_leased else homecoming.earliest(node, job) - node.now
+    ms: i64 = max(0, job.qtime - node.now) if state == LEASED else homecoming.earliest(node, job) - node.now
     links.explain(node, peer, job.holders)
     peer.out.append(bus.HOMED)
-    bus.write_i8(peer.out, LEASED if is_leased else FREE)
+    bus.write_i8(peer.out, state)
     bus.write_i64(peer.out, ms)
     write_copy(node, peer.out, job, job.holders, max(0, replicate.end_of_delay(job) - node.now))
     links.note_copy(node, peer, job)
@@ -216,7 +218,7 @@ def write_homed(node: Node, peer: Peer, job: Job, is_leased: bool) -> None:
 def defers(node: Node, job: Job) -> bool:
     """The timer of a job with keys has ended: whether it is not for this node, or not yet, to queue it."""
     if not is_home_of(node, job):
-        pass_on(node, job, False)
+        pass_on(node, job, job.flags & BACKING_OFF != 0)
         return True
     return False
 

@@ -13,12 +13,38 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, batches, cron, fate, groups, home, memory, records, replicate, requeue, tombs, unique
+from holdfast.core import (
+    acks,
+    batches,
+    cron,
+    fate,
+    groups,
+    home,
+    leases,
+    memory,
+    records,
+    replicate,
+    requeue,
+    tombs,
+    unique,
+)
 from holdfast.core.copies import register
-from holdfast.core.job import ACKED, ACTIVE, DEAD, HANDED_OUT, IN_DOUBT, IN_LINE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    DEAD,
+    HANDED_OUT,
+    IN_DOUBT,
+    IN_LINE,
+    MOVING,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
 from holdfast.core.limits import GROUP_BYTES, NEVER
 from holdfast.core.peers import ME, Peer
-from holdfast.core.rows import LEASED
+from holdfast.core.rows import FREE, LEASED, PUSHED
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -110,7 +136,7 @@ def give_all(node: Node, peer: Peer, slots: set[int]) -> None:
         if job.state == ACKED:
             acks.answer_ended(node, peer, job)
         elif job.retry > 0 and (job.state == ACTIVE or job.state == QUEUED):
-            home.write_homed(node, peer, job, requeue.is_leased(node, job))
+            home.write_homed(node, peer, job, LEASED if requeue.is_leased(node, job) else FREE)
     give_counts(node, peer, slots)
 
 
@@ -127,7 +153,7 @@ def give_up(node: Node, peer: Peer, slots: set[int]) -> None:
     """The same from somebody who was their home: at-most-once jobs go along, and ours wait."""
     for job in node.all_jobs():
         if home.is_keyed(job) and int(home.slot_of_job(job)) in slots and job.state == ACTIVE:
-            home.give(node, peer, job)
+            home.give(node, peer, job, False)
     give_counts(node, peer, slots)
 
 
@@ -136,7 +162,7 @@ def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
     state = reader.u8()
     ms = reader.long()
     copy = replicate.read_copy(node, peer, reader)
-    if ms < 0 or ms >= NEVER or state > LEASED or copy.more is None or not (copy.more.group or copy.more.unique):
+    if ms < 0 or ms >= NEVER or state > PUSHED or copy.more is None or not (copy.more.group or copy.more.unique):
         raise BadFrame("a job that has no home")
     peer.owes_ack = True
     if acks.answer_from_tomb(node, peer, copy.jid, copy.holders | peer.bit):
@@ -161,9 +187,14 @@ def on_homed(node: Node, peer: Peer, reader: Reader) -> None:
     requeue.stop_asking(node, job)
     job.flags &= ~MOVING
     job.responsible = int(peer.index) if state == LEASED else ME
+    if state == PUSHED:
+        ms = copy.delay_left = 0
+        leases.forget(node, job)  # whoever had it has given it back
     node.wake_at(job, node.now + max(ms, copy.delay_left) + (requeue.SLACK_MS if state == LEASED else 0))
     if home.is_home_of(node, job):
         arrive(node, job)
+    if state == PUSHED and not groups.is_held(job):
+        job.flags |= BACKING_OFF  # it has failed, and that is counted
 
 
 def is_taken_from(

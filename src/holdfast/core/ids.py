@@ -17,7 +17,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_be, read_i64_le, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from holdfast.core.limits import TTL_MINUTES_MAX
+from holdfast.core.limits import NEVER, TTL_MINUTES_MAX
 
 ID_LENGTH: Final = 48
 NODE_ID_LENGTH: Final = 40
@@ -63,6 +63,11 @@ def signed(high: i64) -> i64:
 def id_seq(jid: bytes) -> i64:
     """The sequence number inside a text of 48 bytes; meaningless unless the text is an id."""
     return (signed(unhex8(read_i64_be(jid, 10))) << 32) | unhex8(read_i64_be(jid, 18))
+
+
+def can_be_seq(prefix: bytes, seq: i64) -> bool:
+    """Whether a job whose id begins so can have this number: a node counts, a schedule has a hash of up to 63 bits."""
+    return seq > 0 and (seq < NEVER or prefix == CRON_PREFIX)
 
 
 def id_random(jid: bytes) -> i64:

@@ -35,6 +35,8 @@ WORKERS: Final = 4  # who works (workers.py)
 EXPLAINED: Final = 5  # why a job is not handed out (explain.py)
 DEAD: Final = 6  # list, send back or delete dead jobs (dead.py)
 CHANGED: Final = 7  # another priority or queue for a job (change.py)
+HANDED_BACK: Final = 8  # queue a job again (handback.py)
+BUCKET: Final = 9  # how much there is of the rate of a domain (domains.py)
 FLUSHED: Final = 30  # delete all jobs of a queue (flush.py)
 
 Teller = Callable[["Node", Peer, Reader, BytesWriter], None]

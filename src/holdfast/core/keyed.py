@@ -161,6 +161,9 @@ def carry_out(node: Node, add: Add) -> None:
     options = add.options
     more = options.more
     assert more is not None
+    if add.is_repeated and options.retry == 0 and not node.broken("once-made-again"):
+        refuse(node, add, errors.ADD_UNKNOWN % id_text(add, 0))  # another may have made it, and handed it out
+        return
     options.replicate, options.sync, options.is_default = add.replicate, add.sync, False
     options.settle_copies(node)
     options.is_external = False  # its copy is at its home
@@ -213,9 +216,9 @@ def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
     job.replicate = i32(options.replicate)
     more = options.more
     assert more is not None
-    if i > 0:
-        more = more.copy()  # each job has its own
     job.more = more
+    if i + 1 < len(add.bodies):
+        options.more = more.next()
     job.flags |= SPECIAL
     if may_have_been_made(node, add):
         acks.distrust(node, job)
@@ -269,6 +272,9 @@ def refuse(node: Node, add: Add, error: bytes) -> None:
 
 
 def reply(node: Node, add: Add, data: bytes) -> None:
+    is_refusal = data.startswith(b"-") and not data.startswith(b"-UNKNOWN")
+    if is_refusal and add.is_repeated and not node.broken("repeated-add-refused"):
+        data = b"-%b\r\n" % (errors.ADD_UNKNOWN % id_text(add, 0))  # what was refused now may have been done before
     if add.slot is None:
         node.out.write(data)
     else:

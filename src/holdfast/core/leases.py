@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import gates, history, records, requeue
+from holdfast.core import gates, history, longer, records, requeue
 from holdfast.core.job import SPECIAL, WATCHED, Job, Lease
 from holdfast.core.limits import DURATION_S_MAX, LEASE_BYTES
 from holdfast.core.peers import MY_BIT
@@ -79,7 +79,7 @@ def give(node: Node, job: Job, lease: Lease) -> None:
 def tell_if_long(node: Node, job: Job, ms: i64) -> None:
     """Holders count on a lease to be no longer than the retry time, unless they were told."""
     if ms > i64(job.retry) * 1000 and job.holders != MY_BIT and not node.broken("long-lease-untold"):
-        requeue.tell_working(node, job, ms)
+        longer.tell(node, job, ms)
 
 
 def extend(node: Node, job: Job, ms: i64) -> None:

@@ -170,6 +170,10 @@ CRON_CATCH_UP_MAX: Final = 100
 CRON_NEXT_MAX: Final = 1000
 """Times that CRON NEXT tells at once."""
 
+DOMAINS_TOLD_MAX: Final = 100
+"""Domains with metrics of their own, those that held up most: a million domains must not become a million series, and
+nobody reads a chart of more than a hundred."""
+
 DOMAINS_SWEEP: Final = 1024
 """Domains known at which those are forgotten of which there is nothing to remember; then at twice what is left."""
 

@@ -140,7 +140,7 @@ def read_mask(node: Node, peer: Peer, reader: Reader) -> i64:
             if index > NODES_MAX or peer.table[index] == UNEXPLAINED:
                 raise BadFrame("a set with a node that was never explained")
             if peer.table[index] != OLD_LIFE:
-                mask |= 1 << i64(peer.table[index])
+                mask |= node.peers[peer.table[index]].bit
         theirs = (theirs >> 1) & 0x7FFFFFFFFFFFFFFF
         index += 1
     return mask

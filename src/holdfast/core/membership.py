@@ -22,7 +22,7 @@ from holdfast.core import acks, federate, records, replicate, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, Invitation, Peer, PeerFacts, close_move
+from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, SOMEBODY, Invitation, Peer, PeerFacts, close_move
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -46,8 +46,12 @@ LEAVING_MS: Final = 180_000
 
 GOSSIP_ENTRIES: Final = 3
 
+CALLS_IN_VAIN: Final = 4
+"""So often a node that we were told of is called before the log says that it does not answer."""
+
 STRANGERS_MAX: Final = 20
-"""Nodes known by name only. They take up bits for good, so a peer that talks nonsense must not fill them all."""
+"""Nodes that we know by name only and have never met. They take up bits for good, so those that a job's history names
+must not fill them all: the others are SOMEBODY."""
 
 FLAG_LEAVING: Final = 1
 GOSSIP_SUSPECT: Final = 1
@@ -57,12 +61,18 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     """The peer that a link leads to, known or new; None if it is to stay a stranger."""
     if facts.node_id == node.node_id:
         return None
+    is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
     peer = node.by_id.get(facts.node_id)
+    is_of_before = peer is not None and peer.is_banned()
+    if (is_of_before or is_reset(node)) and not is_invited and not facts.is_invited:
+        node.notice(facts.node_id, "turned away: this node was reset; CLUSTER MEET lets it in again")
+        return None
+    if is_of_before:
+        lift_bans(node)
     if peer is None:
         peer = node.add_peer(facts)
         if peer is None:
             return None
-    is_invited = facts.dialed in node.invitations or address(facts) in node.invitations
     is_too_late = peer.needs_word and facts.incarnation == peer.facts.incarnation
     if (node.now < peer.forgotten_until or is_too_late) and not is_invited:
         node.notice(facts.node_id, "turned away: it was forgotten; CLUSTER MEET lets it in again")
@@ -82,6 +92,19 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     if not is_known:
         changed(node, peer)
     return peer
+
+
+def is_reset(node: Node) -> bool:
+    """Whether this node was reset and is alone since: whoever has it for a member would pull it back by a call."""
+    return any([peer.is_banned() for peer in node.peers]) and not any([peer.is_member for peer in node.peers[1:]])
+
+
+def lift_bans(node: Node) -> None:
+    """An operator brings this node together with one it knew before its reset: that is the same cluster."""
+    for peer in node.peers:
+        if peer.is_banned():
+            peer.forgotten_until = node.now
+            changed(node, peer)
 
 
 def is_same(a: PeerFacts, b: PeerFacts) -> bool:
@@ -131,6 +154,7 @@ def lost_everything(node: Node, peer: Peer) -> None:
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():
         tomb.holders &= ~peer.bit
+    peer.vouched.clear()
     for number, job in list(peer.moves.items()):
         close_move(node, peer, number)
         federate.in_doubt(node, job)
@@ -153,11 +177,16 @@ def link_up(node: Node, peer: Peer) -> None:
 def heard(node: Node, peer: Peer) -> None:
     peer.heard = node.now
     peer.is_shy = False
-    peer.dial_wait = 0
+    peer.dial_wait = peer.calls = 0
     if peer.is_suspect or peer.is_failed:
         node.notice(peer.node_id(), "heard again")
         peer.is_suspect = peer.is_failed = False
         peer.reports.clear()
+
+
+def is_heard(node: Node, peer: Peer) -> bool:
+    """Whether it has said something in the last few beats."""
+    return node.now - peer.heard < BEATS_PER_TIMEOUT * beat_ms(node)
 
 
 def beat_ms(node: Node) -> i64:
@@ -190,7 +219,8 @@ def invite(node: Node, at: bytes, shown: str, until: i64) -> None:
     """Call whoever is at that address until there is a link, or the time is over."""
     node.is_joining = True
     if not any([peer.is_linked and address(peer.facts) == at for peer in node.peers]):
-        node.invitations[at] = Invitation(shown, until)
+        number = 1 + max([each.number for each in node.invitations.values()], default=0)
+        node.invitations[at] = Invitation(shown, until, number)
         call(node)
 
 
@@ -222,7 +252,8 @@ def dial(node: Node, peer: Peer) -> None:
         return
     peer.dial_wait = min(DIAL_WAIT_MS_MAX, max(wait, 2 * peer.dial_wait))
     peer.dial_at = node.now + peer.dial_wait
-    node.requests.append(Request(DIAL, None, address(peer.facts)))
+    peer.calls += 1
+    node.requests.append(Request(DIAL, None, address(peer.facts), peer))
 
 
 def address(facts: PeerFacts) -> bytes:
@@ -280,7 +311,7 @@ def on_ping(node: Node, peer: Peer, reader: Reader) -> None:
     wall = reader.long()
     if not 0 <= wall < NEVER:
         raise BadFrame("a time that no clock shows")
-    peer.ahead = node.wall - wall
+    peer.clock = wall - node.now
     note_timeout(node, peer, reader.u32())
     peer.leaving_until = node.now + LEAVING_MS if flags & FLAG_LEAVING else 0
     for _ in range(reader.u8()):
@@ -325,12 +356,18 @@ def on_gossip(node: Node, teller: Peer, facts: PeerFacts, is_suspect: bool) -> N
     if facts.node_id == node.node_id:
         return
     known = node.by_id.get(facts.node_id)
+    if known is not None and known.is_banned():
+        known.forgotten_until = node.now  # it is in the cluster that we were brought together with since our reset
     if known is None or (not known.is_member and node.now >= known.forgotten_until):
         if known is None:
             known = node.add_peer(facts)
         if known is not None and not known.is_linked:
             known.facts.host, known.facts.bus_port = facts.host, facts.bus_port
             dial(node, known)
+            if known.calls == CALLS_IN_VAIN:
+                known.calls += 1
+                who = f"told of by node {teller.node_id()[:8].decode()},"
+                node.notice(facts.node_id, f"{who} cannot be reached at {address(facts).decode()}")
         return
     if is_suspect:
         known.reports[int(teller.index)] = node.now + 2 * node.node_timeout
@@ -347,14 +384,13 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     incarnation = reader.long()
     if index > NODES_MAX or incarnation < 0:
         raise BadFrame("a node with an index beyond the last")
-    known = node.by_id.get(node_id)
-    if known is None:
-        # Somebody we have never met, and perhaps never will: remember it, so that sets stay whole.
-        if sum([1 for each in node.peers if not each.is_member]) > STRANGERS_MAX:
-            raise BadFrame("too many nodes that nobody has met")
-        known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0))
-        if known is None:
-            raise BadFrame("more nodes than there are bits")
+    if node_id == SOMEBODY:
+        peer.table[index] = OLD_LIFE  # whoever named it there can tell us more
+        return
+    known = node.by_id.get(node_id) or stranger(node, node_id)
+    if known.node_id() == SOMEBODY:
+        peer.table[index] = int(known.index)
+        return
     if incarnation > known.facts.incarnation:
         if known.index == ME or known is peer:
             raise BadFrame("a life of a node that it knows nothing of itself")
@@ -367,6 +403,18 @@ def on_node(node: Node, peer: Peer, reader: Reader) -> None:
     peer.table[index] = OLD_LIFE if is_over else int(known.index)
 
 
+def stranger(node: Node, node_id: bytes) -> Peer:
+    """One we have never met, and perhaps never will: it is remembered, so that sets stay whole."""
+    unmet = sum([1 for each in node.peers if not each.is_member and not each.is_forgotten()])
+    if unmet >= STRANGERS_MAX and node.broken("strangers-refused"):
+        raise BadFrame("too many nodes that nobody has met")
+    known = node.add_peer(PeerFacts(node_id, 0, "", 0, 0)) if unmet < STRANGERS_MAX else None
+    if known is None:
+        known = node.by_id.get(SOMEBODY) or node.add_peer(PeerFacts(SOMEBODY, 0, "", 0, 0))
+    assert known is not None
+    return known
+
+
 def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
     failed = node.by_id.get(reader.node_id())
     if failed is not None and failed.index != ME and node.now - failed.heard > 2 * beat_ms(node):
@@ -375,11 +423,11 @@ def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
         failed.is_suspect = failed.is_failed = True
 
 
-def forget(node: Node, peer: Peer) -> None:
+def forget(node: Node, peer: Peer, until: i64) -> None:
     """CLUSTER FORGET: it is no longer counted, nor given copies. Which acks it missed is not forgotten."""
     peer.is_member = False
     peer.has_missed = True
-    peer.forgotten_until = node.now + FORGET_MS
+    peer.forgotten_until = until
     changed(node, peer)
     if peer.is_linked:
         node.requests.append(Request(DROP_LINK, None, b"", peer))

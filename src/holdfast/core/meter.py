@@ -23,6 +23,10 @@ class Meter(Protocol):
         """Fields of CLIENT LIST: fd, qbuf, qbuf-free, obl, oll, omem."""
         ...
 
+    def are_siblings_safe(self) -> bool:
+        """Whether all other nodes that share our port have said that they are leaving and could be stopped."""
+        ...
+
 
 class NoMeter:
     def process(self) -> dict[str, str]:
@@ -33,6 +37,9 @@ class NoMeter:
 
     def connection(self, session: Session) -> dict[str, int]:
         return {}
+
+    def are_siblings_safe(self) -> bool:
+        return True
 
 
 NO_METER: Final = NoMeter()

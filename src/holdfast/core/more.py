@@ -104,7 +104,7 @@ class More:
         self.backoff: i64 = 0  # ms before it is queued again after its first failure; doubles with each
         self.backoff_most: i64 = 0
         self.batch: bytes = b""
-        self.index: i64 = 0  # of the job in its batch
+        self.index: i64 = 0  # of the job in its batch, from 1; 0: it is in none
         self.order: i64 = 0  # its place in its group, given by the home of the group
         self.round: i32 = 0  # how often it was brought back from the dead
         self.cause: bytes = b""  # why it is dead
@@ -144,6 +144,13 @@ class More:
     def copy(self) -> More:
         """Another job's, with the same options."""
         return read(self.to_bytes())
+
+    def next(self) -> More:
+        """Of the job that is added after this one, by the same command: each has its own, and its own index."""
+        more = self.copy()
+        if more.batch:
+            more.index += 1
+        return more
 
     def to_bytes(self) -> bytes:
         out = BytesWriter()

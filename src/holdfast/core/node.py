@@ -47,6 +47,7 @@ from holdfast.core import (
     links,
     membership,
     memory,
+    peers,
     queues,
     quota,
     records,
@@ -65,6 +66,7 @@ from holdfast.core import (
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
 from holdfast.core.books import Books
+from holdfast.core.census import Census
 from holdfast.core.claims import Claims
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import Config
@@ -113,13 +115,14 @@ from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
 from holdfast.core.overflow import Overflow
-from holdfast.core.peers import ME, NODES_MAX, Invitation, Peer, PeerFacts, Tomb
+from holdfast.core.peers import ME, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.quota import Quota
 from holdfast.core.registers import Registers
 from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
+from holdfast.core.requeue import Asking
 from holdfast.core.rights import User
 from holdfast.core.rows import Homes
 from holdfast.core.session import (
@@ -232,16 +235,16 @@ class Node:
         self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
-        self.census: i64 = 0  # number of the walk; see census.py
+        self.census: Census = Census()
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
-        self.short_so_far: i64 = 0
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
-        self.asking: dict[Job, int] = {}  # holders asked whether it may be queued who have not answered yet
+        self.asking: dict[Job, Asking] = {}  # whose other holders were asked whether it may be queued
+        self.ask_count: i64 = 0
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.requeued_most: i64 = 0  # look through them when there are more
-        self.announced: dict[Queue, None] = {}  # queues for which we have told peers that consumers wait
+        self.announced: dict[Queue, bool] = {}  # queues for which peers know that consumers wait; whether once more
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
-        self.moves: i64 = start_ms * 1000  # numbers of moves, never used twice
+        self.moves: i64 = 0  # the number of the last move, never used twice; 0: there was none
         self.moving: dict[Job, int] = {}  # of the open moves of a job (peers.open_move) the last
         self.questions: dict[int, Question] = {}
         self.question_count: i64 = 0
@@ -371,7 +374,7 @@ class Node:
                 times.refused(self, error.text)
                 history.refused(self, argv, error.text)
             out.truncate(start)
-            write_error(out, error.text)
+            write_error(out, dispatch.with_use(self.running, error.text))
         except Exception:
             out.truncate(start)
             write_error(out, b"ERR internal error, please report it: the log has the details")
@@ -417,15 +420,7 @@ class Node:
 
     def add_peer(self, facts: PeerFacts) -> Peer | None:
         """A node heard of for the first time; None if there are more than can be numbered."""
-        if len(self.peers) > NODES_MAX:
-            self.count("too-many-nodes")
-            return None
-        peer = Peer(len(self.peers), facts)
-        peer.is_member = False
-        peer.heard = self.now
-        self.peers.append(peer)
-        self.by_id[facts.node_id] = peer
-        return peer
+        return peers.number(self, facts)
 
     def link_up(self, facts: PeerFacts) -> Peer | None:
         """The shell has a link with a node. None: close it again."""
@@ -923,8 +918,6 @@ class Node:
         self.body_bytes_max = self.config.number("max-body-bytes")
         self.watch.apply_settings(self.config)
         self.overflow.apply_settings()
-        if not users.are_asked_for(self):
-            for session in self.sessions.values():
-                session.is_trusted = True
-                session.settle()
+        results.apply_settings(self)
+        users.apply_settings(self)
         memory.relevel(self)

@@ -59,8 +59,13 @@ def timeout_ms(text: bytes) -> i64:
 def value_of(argv: list[bytes], i: int) -> bytes:
     """The value that must follow the option at `i`."""
     if i + 1 >= len(argv):
-        raise BadRequest(errors.SYNTAX)
+        raise BadRequest(b"%b after '%b'" % (errors.SYNTAX, errors.printable(argv[i])))
     return argv[i + 1]
+
+
+def no_option(word: bytes) -> BadRequest:
+    """For a word that is no option, or not here."""
+    return BadRequest(b"%b at '%b'" % (errors.SYNTAX, errors.printable(word)))
 
 
 def check_ids(argv: list[bytes], first: int = 1) -> None:

@@ -28,10 +28,20 @@ NODES_MAX: Final = 62
 
 ME: Final = 0
 MY_BIT: Final = 1
+HIGHEST_BIT: Final = 1 << 62
+
+SOMEBODY: Final = b"0" * 40
+"""Stands in our sets for all nodes that others have named and that we cannot number. It never answers, so we collect
+no ending that it should hear of: those who named it to us know better, and do."""
 
 # What a peer's bit stands for when it stands for none of our peers.
 UNEXPLAINED: Final = -1
 OLD_LIFE: Final = -2  # a life of a node that is over: whatever it held is gone
+
+
+def bit_of(index: i64) -> i64:
+    """What stands for the node with that index in a set. Not 1 << index: compiled, that is a shift of 32 bits."""
+    return HIGHEST_BIT >> (NODES_MAX - index)
 
 
 class PeerFacts:
@@ -39,7 +49,7 @@ class PeerFacts:
 
     def __init__(
         self, node_id: bytes, incarnation: int, host: str, port: int, bus_port: int,
-        host_id: bytes = b"", zone: bytes = b"", dialed: bytes = b"",
+        host_id: bytes = b"", zone: bytes = b"", dialed: bytes = b"", is_invited: bool = False,
     ) -> None:
         self.node_id: bytes = node_id
         self.incarnation: int = incarnation
@@ -49,12 +59,13 @@ class PeerFacts:
         self.host_id: bytes = host_id
         self.zone: bytes = zone
         self.dialed: bytes = dialed  # the address by which it was found, where we have called
+        self.is_invited: bool = is_invited  # it has called because an operator told it to
 
 
 class Peer:
     def __init__(self, index: i64, facts: PeerFacts) -> None:
         self.index: i64 = index
-        self.bit: i64 = 1 << index
+        self.bit: i64 = bit_of(index)
         self.facts: PeerFacts = facts
         # Membership.
         self.is_member: bool = True  # False: forgotten, or only heard of
@@ -66,14 +77,15 @@ class Peer:
         self.linked_at: i64 = 0
         self.is_shy: bool = False  # its last link ended before it had said anything: it turns us away
         self.away_since: i64 = 0
-        self.forgotten_until: i64 = 0
+        self.forgotten_until: i64 = 0  # not let in before that; NEVER: it was known before this node's RESET
         self.needs_word: bool = False  # was forgotten, and has missed more than anybody remembers
         self.has_missed: bool = False  # was forgotten, so endings were collected without it
-        self.ahead: i64 = NEVER  # of its wall clock ours was this much at its last word; NEVER: it said none yet
+        self.clock: i64 = NEVER  # its wall clock less our steady one, at its last word; NEVER: it said none yet
         self.node_timeout: i64 = 0  # its own; 0: it said none yet
         self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while
         self.dial_at: i64 = 0
         self.dial_wait: i64 = 0
+        self.calls: i64 = 0  # since it was last heard
         self.reports: dict[int, int] = {}  # who else says it is not to be heard: index -> until when that counts
         # The link.
         self.out: BytesWriter = BytesWriter()  # messages of this turn
@@ -96,12 +108,16 @@ class Peer:
         self.table: list[int] = [UNEXPLAINED] * (NODES_MAX + 1)  # its numbering to ours
         self.lent: dict[int, Job] = {}  # by lease: for a consumer of its, of whom it has not said that it has it
         self.moves: dict[int, Job] = {}  # what we gave it and it has not said it took
+        self.vouched: dict[Job, bool] = {}  # while we leave: jobs it was asked about; True: it says that it holds them
 
     def node_id(self) -> bytes:
         return self.facts.node_id
 
     def is_forgotten(self) -> bool:
         return self.forgotten_until != 0 and not self.is_member
+
+    def is_banned(self) -> bool:
+        return self.forgotten_until == NEVER and not self.is_member
 
     def is_leaving(self, now: i64) -> bool:
         return now < self.leaving_until
@@ -117,9 +133,10 @@ class Peer:
 class Invitation:
     """An address at which we were told to meet somebody."""
 
-    def __init__(self, shown: str, until: i64) -> None:
+    def __init__(self, shown: str, until: i64, number: i64) -> None:
         self.shown: str = shown  # its clients' port, as the operator gave it
         self.until: i64 = until
+        self.number: i64 = number  # stands in for the id that nobody knows yet
         self.dial_at: i64 = 0
         self.dial_wait: i64 = 0
 
@@ -131,6 +148,25 @@ class Tomb:
         self.why: i64 = why
         self.holders: i64 = holders
         self.until: i64 = until
+
+
+def number(node: Node, facts: PeerFacts) -> Peer | None:
+    """A node heard of for the first time gets its index; None if there are more than can be numbered."""
+    most = NODES_MAX if facts.node_id == SOMEBODY else NODES_MAX - 1
+    if len(node.peers) > most:
+        if "too-many-nodes" not in node.counters:
+            node.notice(
+                node.node_id, f"knows {len(node.peers)} nodes since its start, and can know no more: restart it to let "
+                "go of the forgotten; BGREWRITEAOF before that, where there is a journal"
+            )
+        node.count("too-many-nodes")
+        return None
+    peer = Peer(len(node.peers), facts)
+    peer.is_member = False
+    peer.heard = node.now
+    node.peers.append(peer)
+    node.by_id[facts.node_id] = peer
+    return peer
 
 
 def count_bits(mask: i64) -> i64:

@@ -101,6 +101,8 @@ def set_paused(node: Node, queue: Queue, paused: i64, ms: i64) -> None:
     records.queue(node, queue)
     if was & PAUSE_OUT and not paused & PAUSE_OUT:
         waiting.serve(node, queue)
+        if queue.waiting and not node.broken("unpaused-untold"):
+            federate.announce(node, queue)  # peers that lent us a job meanwhile had it back
 
 
 def queue_or_none(node: Node, name: bytes) -> Queue | None:

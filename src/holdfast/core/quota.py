@@ -5,7 +5,9 @@ late: while the figures travel, all accept one more. So the home of the bound (h
 many it may have, and the levels add up to no more than the bound. Within its level a node decides alone. One that needs
 more says so (QUOTA); the home gives what is left, in portions, and when nothing is left asks the others for what they
 do not use (RECALL). A level is an absolute number and every word of the home has its own number, which a node repeats:
-a word about an older level than the last one sent is not believed.
+a word about an older level than the last one sent is not believed. Each home has numbers of its own, and while members
+disagree about who that is a node may hear of two: it knows those of both. Who was asked to give back keeps nothing that
+it does not use until it is lent more; so a bound that was lowered is reached as jobs end, the home having asked all.
 
 A new home knows nothing: it first asks all members it can reach for their levels, and until one has answered it may
 have everything. Members it cannot reach, or not any more, keep theirs, of which it knows as much as it has copies of
@@ -82,9 +84,9 @@ class Quota(Chore):
         # Here.
         self.used: i64 = 0
         self.level: i64 = 0
-        self.number: i64 = 0  # of the last word of the home
-        self.told_by: i64 = -1  # the peer that said so
-        self.is_recalled: bool = False  # others need what we do not use
+        self.numbers: dict[int, int] = {}  # of the last word of each that was the home, or took itself to be
+        self.told_by: i64 = -1  # the peer that said the last
+        self.is_recalled: bool = False  # what we do not use is not ours any more
         self.full_until: i64 = 0
         self.silences: i64 = 0  # times that the home was asked, or looked for, in vain
         self.waiters: dict[Session, None] = {}
@@ -109,8 +111,21 @@ def find(node: Node, kind: i64, name: bytes) -> Quota:
     found = node.quotas.get(key)
     if found is None:
         found = Quota(kind, name, home.slot_of(home.QUOTA, b"%d" % int(kind), name))
+        found.most = bounds.most_of(node, kind, name)
         node.quotas[key] = found
     return found
+
+
+def set_most(node: Node, quota: Quota, most: i64) -> None:
+    """The bound has changed. Of a lower one more may be lent than there is: the home takes back what is not used."""
+    is_lower = most < quota.most
+    quota.most = most
+    if is_lower and len(node.peers) > 1 and is_home(node, quota) and not node.broken("lower-bound-not-recalled"):
+        quota.level = min(quota.level, quota.used)
+        quota.is_recalled = True
+        for row in quota.rows.values():
+            row.is_asked = False  # not about this bound
+        recall(node, quota)
 
 
 def is_home(node: Node, quota: Quota) -> bool:
@@ -124,6 +139,7 @@ def is_home(node: Node, quota: Quota) -> bool:
         quota.epoch = epoch
         quota.rows.clear()
         quota.level = min(quota.level, quota.used)
+        quota.is_recalled = True
         for peer in node.peers:
             if peer.index == ME or not peer.is_member:
                 continue
@@ -157,6 +173,7 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
         spare = left(node, quota)
         if spare >= missing:
             quota.level += missing
+            quota.is_recalled = False
             return YES
         if recall(node, quota):
             return WAIT
@@ -287,13 +304,13 @@ def write_recall(peer: Peer, quota: Quota) -> None:
 
 
 def write_quota(node: Node, peer: Peer, quota: Quota, need: i64) -> None:
-    if quota.told_by != peer.index:
-        quota.number = 0  # another home: it has numbers of its own
-        quota.told_by = peer.index
+    if quota.told_by != peer.index and node.broken("numbers-of-one-home"):
+        quota.numbers.clear()
+    quota.told_by = peer.index
     peer.out.append(bus.QUOTA)
     write_key(peer, quota)
     bus.write_i64(peer.out, quota.level)
-    bus.write_i64(peer.out, quota.number)
+    bus.write_i64(peer.out, quota.numbers.get(int(peer.index), 0))
     bus.write_i64(peer.out, need)
 
 
@@ -316,7 +333,7 @@ def on_levels(node: Node, peer: Peer, reader: Reader) -> None:
     if not 0 <= level <= LEVEL_MAX:
         raise BadFrame("a level that nobody can have")
     quota.told_by = peer.index
-    quota.number = number
+    quota.numbers[int(peer.index)] = int(number)
     quota.level = level
     quota.is_recalled = False
     quota.silences = 0
@@ -330,13 +347,13 @@ def freed(node: Node, quota: Quota) -> None:
     """One less is used here. If others wait for it they get it."""
     if len(node.peers) == 1:
         return
+    if quota.is_recalled:
+        quota.level = min(quota.level, quota.used)
     if is_home(node, quota):
         if any([row.need > 0 for row in quota.rows.values()]):
             share_out(node, quota, False)
-    elif quota.is_recalled and quota.told_by >= 0 and quota.kind != JOBS:
-        quota.level = min(quota.level, quota.used)
-        if node.peers[quota.told_by].is_linked:
-            write_quota(node, node.peers[quota.told_by], quota, 0)
+    elif quota.is_recalled and quota.told_by >= 0 and quota.kind != JOBS and node.peers[quota.told_by].is_linked:
+        write_quota(node, node.peers[quota.told_by], quota, 0)
 
 
 def release(node: Node, quota: Quota) -> None:
@@ -397,7 +414,4 @@ def read_quota(node: Node, reader: Reader) -> Quota:
     name = reader.name()
     if kind > OUT_OF_DOMAIN or len(name) > (KEY_BYTES_MAX if kind == OUT_OF_DOMAIN else QUEUE_NAME_BYTES_MAX):
         raise BadFrame("a bound of nothing")
-    quota = find(node, kind, name)
-    if quota.most == 0:
-        quota.most = bounds.most_of(node, kind, name)
-    return quota
+    return find(node, kind, name)

@@ -90,6 +90,7 @@ FLAGS_KEPT: Final = HANDED_OUT | QUEUED_BEFORE | UNSURE
 HEARD_OF: Final = 0
 MEMBER: Final = 1
 FORGOTTEN: Final = 2
+BANNED: Final = 3  # forgotten by a RESET: see membership.meet
 
 
 def tell_time(node: Node) -> None:
@@ -190,6 +191,12 @@ def member(node: Node, peer: Peer) -> None:
             books.write_member(node, book, peer)
 
 
+def standing(peer: Peer) -> int:
+    if peer.is_member:
+        return MEMBER
+    return BANNED if peer.is_banned() else FORGOTTEN if peer.is_forgotten() else HEARD_OF
+
+
 def write_member(node: Node, peer: Peer) -> None:
     facts = peer.facts
     node.explained |= peer.bit
@@ -197,7 +204,7 @@ def write_member(node: Node, peer: Peer) -> None:
     bus.write_i8(out, peer.index)
     out.write(peer.node_id())
     bus.write_i64(out, facts.incarnation)
-    bus.write_i8(out, MEMBER if peer.is_member else FORGOTTEN if peer.is_forgotten() else HEARD_OF)
+    bus.write_i8(out, standing(peer))
     bus.write_name(out, facts.host.encode())
     bus.write_u16(out, facts.port)
     bus.write_u16(out, facts.bus_port)

@@ -17,7 +17,6 @@ from holdfast.core import (
     flush,
     home,
     leases,
-    membership,
     queues,
     registers,
     replicate,
@@ -28,7 +27,6 @@ from holdfast.core import (
     tombs,
     unique,
 )
-from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import (
     ACK_ONLY,
     ACKED,
@@ -47,7 +45,8 @@ from holdfast.core.job import (
 )
 from holdfast.core.limits import NEVER
 from holdfast.core.more import read
-from holdfast.core.peers import ME, MY_BIT, Peer, PeerFacts, open_move
+from holdfast.core.numbering import Numbers
+from holdfast.core.peers import ME, MY_BIT, Peer, open_move
 from holdfast.core.queue import Queue
 from holdfast.core.records import (
     ADD,
@@ -64,7 +63,6 @@ from holdfast.core.records import (
     ENDING,
     FATE,
     FLUSH,
-    FORGOTTEN,
     GAVE,
     GONE,
     HAD,
@@ -75,7 +73,6 @@ from holdfast.core.records import (
     JOB_FIXED,
     KEY,
     LEASE,
-    MEMBER,
     MERGED,
     NODE,
     OWN,
@@ -106,7 +103,7 @@ class Loading:
 
     def __init__(self, node: Node) -> None:
         self.node: Node = node
-        self.table: list[int] = [ME, *[-1] * 63]
+        self.numbers: Numbers = Numbers(node)
         self.moves: dict[Job, tuple[Peer, int]] = {}
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
@@ -119,11 +116,7 @@ class Loading:
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
     def mask(self, theirs: i64) -> i64:
-        mask: i64 = 0
-        for index in range(63):
-            if theirs & (1 << i64(index)) and self.table[index] >= 0:
-                mask |= 1 << i64(self.table[index])
-        return mask
+        return self.numbers.mask(theirs)
 
     def batch(self, data: bytes) -> None:
         """The records of a turn, as `node.log` had them."""
@@ -145,17 +138,17 @@ class Loading:
         elif kind == JOB:
             self.load_job(reader, passed)
         elif kind == NODE:
-            self.load_node(reader)
+            self.numbers.learn(reader)
         elif kind == TOMB:
             jid = reader.text(bus.ID)
             why = reader.u8()
             holders = self.mask(reader.long())
             tombs.place(self.node, jid, why, holders, self.node.now + reader.long() - passed)
         elif kind == REFUSED:
-            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            peer = self.numbers.peer(reader.u8())
             peer.refused[int(reader.long())] = int(self.node.now) + 86_400_000
         elif kind == HAD:
-            peer = self.node.peers[max(0, self.table[reader.u8()])]
+            peer = self.numbers.peer(reader.u8())
             number = int(reader.long())
             peer.taken[number] = int(self.node.now + reader.long() - passed)
         elif kind == QUEUE:
@@ -171,6 +164,8 @@ class Loading:
             jid = reader.text(bus.ID)
             reader.u8()
             left = reader.long() - passed
+            if doubt.is_possible(self.node):
+                left = max(left, doubt.RESULT_MS)
             if left > 0:
                 results.keep(self.node, jid, reader.name(), left)
         elif kind == REGISTER:
@@ -216,7 +211,7 @@ class Loading:
     def begin_book(self, name: bytes) -> None:
         """What follows is from the journal that a queue has for itself."""
         self.book = name
-        self.table = [ME, *[-1] * 63]
+        self.numbers.begin()
         self.passed = 0
 
     def drop_jobs(self, name: bytes) -> None:
@@ -236,6 +231,11 @@ class Loading:
         job.task = None
         self.node.forget(job)
 
+    def arrived(self, job: Job) -> None:
+        """It is not on its way to another node any more."""
+        self.moves.pop(job, None)
+        job.flags &= ~MOVING
+
     def is_of_book(self, job: Job) -> bool:
         """Whether a record may be about this job: one that has gone to another queue has left this journal."""
         return self.book is None or job.queue.name == self.book or job.queue is self.node.nowhere
@@ -247,26 +247,6 @@ class Loading:
                 job.flags |= IN_DOUBT | HANDED_OUT
                 job.qtime = 0
                 self.node.dead[job] = None
-
-    def load_node(self, reader: Reader) -> None:
-        index = reader.u8()
-        node_id = reader.text(NODE_ID_LENGTH)
-        incarnation = reader.long()
-        standing = reader.u8()
-        facts = PeerFacts(
-            node_id, int(incarnation), reader.name().decode("ascii", "replace"), int(reader.u16()),
-            int(reader.u16()), reader.name(),
-        )
-        peer = self.node.by_id.get(node_id)
-        if peer is None:
-            peer = self.node.add_peer(facts)
-        if peer is not None:
-            membership.begin_life(self.node, peer, facts.incarnation)
-            peer.facts = facts
-            peer.is_member = standing == MEMBER
-            peer.forgotten_until = self.node.now if standing == FORGOTTEN else 0
-            peer.has_missed = standing == FORGOTTEN
-            self.table[index] = int(peer.index)
 
     def load_add(self, reader: Reader) -> None:
         """A job about which nothing is special."""
@@ -310,7 +290,7 @@ class Loading:
             job.more = read(reader.name())
         job.priority = i16(rest >> 16 & 255)
         job.hops = int(rest >> 8 & 255)
-        job.responsible = max(0, self.table[rest & 255])
+        job.responsible = max(0, self.numbers.of(rest & 255))
         job.qtime = node.now + wait if wait > 0 else 0
         early.keep(self, job)
         if job.more is not None and job.more.cause:
@@ -395,15 +375,14 @@ class Loading:
         if kind == TOOK:
             jid = reader.text(bus.ID)
             job = node.find(jid)
-            peer = node.peers[max(0, self.table[reader.u8()])]
+            peer = self.numbers.peer(reader.u8())
             number = int(reader.long())
             peer.taken[number] = int(node.now + reader.long() - passed)
             if reader.u8() == 1:
                 self.load_job(reader, passed)
                 job = node.find(jid)
             if job is not None:
-                self.moves.pop(job, None)
-                job.flags &= ~MOVING
+                self.arrived(job)
                 job.responsible = ME
             return
         job = self.job_named(reader)
@@ -412,8 +391,7 @@ class Loading:
         if kind == HOLDERS:
             job.holders = self.mask(reader.long())
         elif kind == COUNTS:
-            job.nacks = i32(reader.u32())
-            job.deliveries = i32(reader.u32())
+            job.nacks, job.deliveries = i32(reader.u32()), i32(reader.u32())
             leases.forget(node, job)
         elif kind == FATE:
             self.load_fate(job, reader, passed)
@@ -422,33 +400,27 @@ class Loading:
         elif kind == GONE:
             self.forget(job)
         elif kind == HANDOUT:
-            job.flags &= ~BACKING_OFF
-            job.flags |= HANDED_OUT | QUEUED_BEFORE
-            job.responsible = ME
-            rules.went_out(node, job, passed)
-            job.qtime = node.now + max(0, reader.long() - passed) if job.retry > 0 else 0
+            self.went_out(job, reader.long() - passed, passed)
         elif kind == GAVE:
-            peer = node.peers[max(0, self.table[reader.u8()])]
+            peer = self.numbers.peer(reader.u8())
             self.moves[job] = (peer, int(reader.long()))
             job.flags |= MOVING | QUEUED_BEFORE
             job.responsible = int(peer.index)
             job.holders |= peer.bit
             job.qtime = node.now + max(0, i64(job.retry) * 1000 - passed) if job.retry > 0 else 0
         elif kind == DOUBT:
-            self.moves.pop(job, None)
-            job.flags &= ~MOVING
+            self.arrived(job)
             job.flags |= IN_DOUBT | HANDED_OUT
             job.qtime = 0
             node.dead[job] = None
         elif kind == TAKEN:
-            self.moves.pop(job, None)
-            job.flags &= ~MOVING
+            self.arrived(job)
         elif kind == BACK:
-            self.moves.pop(job, None)
+            self.arrived(job)
             if job.flags & IN_DOUBT:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
                 node.dead.pop(job, None)
-            job.flags &= ~(MOVING | BACKING_OFF)
+            job.flags &= ~BACKING_OFF
             job.responsible = ME
             job.qtime = 0
             leases.forget(node, job)
@@ -458,8 +430,7 @@ class Loading:
         node = self.node
         life = reader.long() - passed
         wait = reader.long()
-        job.nacks = i32(reader.u32())
-        job.deliveries = i32(reader.u32())
+        job.nacks, job.deliveries = i32(reader.u32()), i32(reader.u32())
         priority = reader.u8()
         queue = reader.name()
         data = reader.name()
@@ -491,18 +462,22 @@ class Loading:
         """It was handed out, and more is known of that than when its time ends."""
         node = self.node
         left = reader.long() - passed
-        start = reader.long()
-        number = reader.long()
+        start, number = reader.long(), reader.long()
         since = node.now - passed - reader.long()
         is_cancelled = reader.u8() != 0
-        worker = reader.name()
-        lease = Lease(start, number, worker, reader.name(), since, max(0, left))
+        lease = Lease(start, number, reader.name(), reader.name(), since, max(0, left))
         lease.is_cancelled = is_cancelled
         leases.forget(node, job)
         if not node.broken("lease-token-forgotten"):
             leases.give(node, job, lease)
-        job.flags &= ~BACKING_OFF
-        job.flags |= HANDED_OUT | QUEUED_BEFORE
+        self.went_out(job, left, passed)
+
+    def went_out(self, job: Job, left: i64, passed: i64) -> None:
+        """Here, to a consumer: if it was on its way to another node, it was not taken there in time."""
+        node = self.node
+        if not node.broken("old-moves-kept"):
+            self.arrived(job)
+        job.flags = (job.flags & ~BACKING_OFF) | HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
         rules.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
@@ -522,7 +497,7 @@ class Loading:
         while reader.more():
             slot = int(reader.u16())
             epoch = int(reader.u32())
-            owner = self.table[reader.u8()]
+            owner = self.numbers.of(reader.u8())
             if owner >= 0:
                 homes.epochs[slot] = epoch
                 homes.owners[slot] = owner

@@ -6,8 +6,10 @@ words of it arrive. The time is hybrid: that of the wall, in milliseconds and 65
 a stamp that was seen; so a word that answers another is later, whatever the clocks say. Of two that were written at
 once one wins, and whoever reads (QUEUE GET … WITHSTAMP) sees when and where the one was written.
 
-A node whose clock is an hour ahead would win for an hour. So a stamp that is further ahead of our clock than clocks
-may differ is not taken over, and an operator is told. It is asked for again when its time has come.
+A node whose clock is an hour ahead would win for an hour. So the wall is the one in the middle of all that can be heard
+(doubt.py), a stamp that is further ahead of it than clocks may differ is not taken over, and an operator is told. It is
+asked for again when its time has come. Who has such a stamp itself, from a time when its clock was wrong and nobody
+said so, makes it anew: nobody else would take it, nor any later one of that node.
 
 A change is told to all peers at once. What was lost with a link is found at the next: both sides say a digest of all
 they have (DIGEST), and where the two differ each tells all of it. A deletion is a value like any other, so that an
@@ -21,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, links, records, settings
-from holdfast.core.doubt import SKEW_MS
+from holdfast.core import errors, links, records, settings, takeover
+from holdfast.core.doubt import SKEW_MS, common_wall
 from holdfast.core.errors import Refused
 from holdfast.core.limits import (
     KEY_BYTES_MAX,
@@ -97,7 +99,7 @@ def check_room(node: Node, more: i64) -> None:
 def new_stamp(node: Node) -> i64:
     """Later than any that was seen here."""
     registers = node.registers
-    registers.latest = max(node.wall << STEPS, registers.latest + 1)
+    registers.latest = max(common_wall(node) << STEPS, registers.latest + 1)
     return registers.latest
 
 
@@ -110,13 +112,18 @@ def put(node: Node, kind: bytes, name: bytes, values: dict[bytes, bytes | None])
         if values[field] is None and (known is None or known.value is None):
             continue  # nothing to delete
         register = Register(values[field], new_stamp(node), node.node_id)
-        store(node, kind, name, field, register)
-        for peer in node.peers:
-            if peer.is_linked:
-                write(peer, kind, name, field, register)
+        spread(node, kind, name, field, register)
         if register.value is None and (len(node.peers) == 1 or node.broken("deletions-forgotten")):
             drop(node, kind, name, field)  # nobody else ever heard of it
     settings.apply(node, kind, name)
+
+
+def spread(node: Node, kind: bytes, name: bytes, field: bytes, register: Register) -> None:
+    """Keep it, and tell everybody."""
+    store(node, kind, name, field, register)
+    for peer in node.peers:
+        if peer.is_linked:
+            write(peer, kind, name, field, register)
 
 
 def store(node: Node, kind: bytes, name: bytes, field: bytes, register: Register) -> None:
@@ -195,12 +202,12 @@ def on_register(node: Node, peer: Peer, reader: Reader) -> None:
     if known is None and registers.count >= REGISTERS_MAX:
         node.count("settings-refused")
         return
-    ahead = (time >> STEPS) - node.wall
+    ahead = (time >> STEPS) - common_wall(node)
     if ahead > SKEW_MS and not node.broken("future-stamp-adopted"):
         node.count("settings-from-the-future")
         node.notice(
-            peer.node_id(), f"tells a setting of {errors.printable(name).decode()} from {ahead} ms ahead of our clock: "
-            "not taken over; one of the clocks is wrong",
+            peer.node_id(), f"tells a setting of {errors.printable(name).decode()} from {ahead} ms ahead of the time: "
+            "not taken over; a clock is wrong",
         )
         registers.ask_at[int(peer.index)] = int(node.now + ahead - SKEW_MS)
         return
@@ -265,6 +272,28 @@ def beat(node: Node) -> None:
             tell_all(node, peer)
     if registers.deleted > 0:
         drop_deleted(node)
+    if (registers.latest >> STEPS) - common_wall(node) > SKEW_MS and takeover.sees_majority(node):
+        make_anew(node)
+
+
+def make_anew(node: Node) -> None:
+    """Settings that were made, or taken over, when clocks were wrong get a stamp that all take."""
+    if node.broken("future-stamp-kept"):
+        return
+    registers = node.registers
+    until = (common_wall(node) + SKEW_MS) << STEPS
+    found: list[tuple[bytes, bytes, bytes, Register]] = []
+    registers.latest = 0
+    for (kind, name), fields in registers.things.items():
+        for field, register in fields.items():
+            if register.time > until:
+                found.append((kind, name, field, register))
+            else:
+                registers.latest = max(registers.latest, register.time)
+    for kind, name, field, register in found:
+        node.count("settings-made-anew")
+        spread(node, kind, name, field, Register(register.value, new_stamp(node), node.node_id))
+        settings.apply(node, kind, name)
 
 
 def drop_deleted(node: Node) -> None:
@@ -297,9 +326,9 @@ def load(node: Node, reader: Reader) -> None:
         if known is not None and known.value is None:
             drop(node, kind, name, field)
         return
-    if known is None or known.is_older_than(time, writer):
-        store(node, kind, name, field, Register(text if is_set else None, time, writer))
-        settings.apply(node, kind, name)
+    # What was kept last counts: it may have an earlier stamp (make_anew).
+    store(node, kind, name, field, Register(text if is_set else None, time, writer))
+    settings.apply(node, kind, name)
 
 
 def write_all(node: Node) -> None:

@@ -5,10 +5,12 @@ any more when the next of its group may go. So it is lent (LEND): handed out her
 the reply is written by the node where the consumer waits, which says who has it (BORROWED), or, if nobody waits
 there any more, that it has not been handed out at all (RETURNED). Either may come when that lease is over and the job
 was handed out again, so a loan is known by the number of its lease. It is never queued there. Where that node has a
-copy of its own it may know more than the home, which it could not hear for a while: a job that has ended there is not
-handed out, and the home is told; the counters that a consumer is shown are those of both.
+copy of its own it may know more than the home, which it could not hear for a while: a job that has ended there, or is
+out with a consumer since that node was the home, is not handed out, and the home is told; the counters that a consumer
+is shown are those of both.
 
-What the consumer says of it there, NACK or WORKING, is passed on to its home; acks find their way by themselves.
+What the consumer says of it there, NACK (handback.py) or WORKING, is passed on to its home; acks find their way by
+themselves.
 """
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
     token = reader.name()
     copy = replicate.read_copy(node, peer, reader)
     queue = node.queues.get(copy.queue)
-    if is_over(node, peer, copy):
+    if knows_better(node, peer, copy):
         give_back(peer, number)
         if queue is not None and queue.waiting:
             federate.announce(node, queue)  # for another: the peer thinks that it has sent one
@@ -114,8 +116,9 @@ def on_lend(node: Node, peer: Peer, reader: Reader) -> None:
         federate.announce(node, queue)
 
 
-def is_over(node: Node, peer: Peer, copy: Copy) -> bool:
-    """Whether a job that we are lent has ended or died; the peer hears of it. If not, the counters are united."""
+def knows_better(node: Node, peer: Peer, copy: Copy) -> bool:
+    """Whether a job that we are lent has ended or died, or a consumer has it from us; the peer hears of it. If not, the
+    counters are united."""
     if node.broken("lent-blindly"):
         return False
     holders = copy.holders | peer.bit
@@ -130,6 +133,9 @@ def is_over(node: Node, peer: Peer, copy: Copy) -> bool:
         return True
     if job.state == DEAD:
         fate.write(node, peer, job, fate.DIES)  # to which it says if that is no longer true
+        return True
+    if requeue.is_leased(node, job) and not node.broken("lent-while-out"):
+        requeue.write_state(node, peer, copy.jid, requeue.IS_LEASED, job.qtime - node.now, job.holders)
         return True
     requeue.learn_counts(node, job, copy.nacks, copy.deliveries)
     copy.nacks, copy.deliveries = i64(job.nacks), i64(job.deliveries)
@@ -167,6 +173,11 @@ def loan(node: Node, peer: Peer, number: i64) -> Job | None:
     return job if job.lease.number == number or node.broken("loans-confused") else None
 
 
+def is_lent_to(peer: Peer, job: Job) -> bool:
+    """Whether its lease is a loan of which the peer has said nothing yet."""
+    return job.lease is not None and peer.lent.get(int(job.lease.number)) is job
+
+
 def on_borrowed(node: Node, peer: Peer, reader: Reader) -> None:
     """A consumer of a peer has it."""
     job = loan(node, peer, reader.long())
@@ -191,17 +202,22 @@ def on_borrowed(node: Node, peer: Peer, reader: Reader) -> None:
         leases.extend(node, job, ms)
 
 
+def take_back(node: Node, job: Job) -> None:
+    """A loan that was not handed out: as if there had been none."""
+    assert job.lease is not None
+    if job.lease.is_first:
+        job.flags &= ~HANDED_OUT
+    leases.forget(node, job)
+    rules.unpay(node, job)
+
+
 def on_returned(node: Node, peer: Peer, reader: Reader) -> None:
     """Nobody waits there any more: it was not handed out."""
     job = loan(node, peer, reader.long())
     if job is None:
         return
-    assert job.lease is not None
-    if job.lease.is_first:
-        job.flags &= ~HANDED_OUT
+    take_back(node, job)
     requeue.stop_asking(node, job)  # its lease ended while it was on its way back; nobody need say anything now
-    leases.forget(node, job)
-    rules.unpay(node, job)
     records.back(node, job)
     job.queue.interest.pop(int(peer.index), None)  # until it says so again
     node.enqueue(job)

@@ -327,10 +327,8 @@ def on_repl(node: Node, peer: Peer, reader: Reader) -> None:
     if job.more is not None and job.more.cause:
         fate.arrive(node, job)
     records.job(node, job)
-    if job.state == DEAD:
-        write_gotjob(peer, job, version)
-        return
-    node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
+    if job.state != DEAD:
+        node.wake_at(job, node.now + copy.delay_left + i64(job.retry) * 1000 + node.jitter())
     write_gotjob(peer, job, version)
 
 
@@ -374,6 +372,8 @@ def on_gotjob(node: Node, peer: Peer, reader: Reader) -> None:
     if job is None:
         return
     tombs.learn_holders(node, job, peer.bit)
+    if node.is_leaving:
+        peer.vouched[job] = True
     task = job.task
     if not isinstance(task, Adding):
         return
@@ -538,10 +538,8 @@ def wake(node: Node, job: Job) -> None:
             if peer.bit & job.holders & ~task.confirmed and peer.index != ME and peer.is_linked:
                 send_copy(node, peer, job)
     ask(node, job, 1)
-    when = node.now + ONE_MORE_MS
-    if task.deadline != 0 and task.deadline < when:
-        when = task.deadline
-    node.wake_at(job, when)
+    soon = node.now + ONE_MORE_MS
+    node.wake_at(job, soon if task.deadline == 0 else min(soon, task.deadline))
 
 
 def abort(node: Node, job: Job, error: bytes) -> None:
@@ -553,9 +551,10 @@ def abort(node: Node, job: Job, error: bytes) -> None:
         if each.state == WAIT_REPL:
             each.queue.adding -= 1
             each.task = None
-            node.count("aborted")
-            history.not_accepted(node, each, error)
-            acks.end(node, each, acks.ABORTED)
+            if not twins.stays(node, each):
+                node.count("aborted")
+                history.not_accepted(node, each, error)
+                acks.end(node, each, acks.ABORTED)
     if error:
         times.refused(node, error)
         node.fill_slot(task.session, task.slot, b"-" + error + b"\r\n")

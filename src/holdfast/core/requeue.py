@@ -29,6 +29,7 @@ from holdfast.core import (
     links,
     peers,
     records,
+    remote,
     replicate,
     rules,
     tombs,
@@ -90,6 +91,15 @@ IS_HELD: Final = 4
 IS_IDLE: Final = 5
 
 
+class Asking:
+    """Who was asked whether a job may be queued and has not answered. An answer names the question that it is to: one
+    to an earlier question may still be on its way, and what it says may be true no more."""
+
+    def __init__(self, number: i64) -> None:
+        self.number: i64 = number
+        self.waiting: i64 = 0
+
+
 def due(node: Node, job: Job) -> None:
     """The time of a job that is not queued here has come."""
     retry_ms = i64(job.retry) * 1000
@@ -121,7 +131,8 @@ def due(node: Node, job: Job) -> None:
             tell_queued(node, job, others)
         return
     job.flags = (job.flags & ~GIVEN) | ASKING
-    node.asking[job] = 0
+    node.ask_count += 1
+    node.asking[job] = Asking(node.ask_count)
     node.count("willqueue")
     ask_holders(node, job, others)
 
@@ -133,26 +144,32 @@ def is_alone_with(node: Node, job: Job) -> bool:
 
 def ask_holders(node: Node, job: Job, others: i64) -> None:
     """Say that we are about to queue it, and give them time to object."""
+    asking = node.asking[job]
     for peer in node.peers:
         if peer.bit & others and peer.is_linked:
-            write_willqueue(node, peer, job)
-            node.asking[job] |= int(peer.bit)
+            write_willqueue(node, peer, job, asking.number)
+            asking.waiting |= peer.bit
     # So long at least: a link that has just ended may be there again by then.
-    wait: i64 = node.node_timeout if node.asking[job] or is_just_awake(node) else 0
+    wait: i64 = node.node_timeout if asking.waiting != 0 or is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
 
 
-def write_willqueue(node: Node, peer: Peer, job: Job) -> None:
+def write_willqueue(node: Node, peer: Peer, job: Job, number: i64) -> None:
     links.explain(node, peer, job.holders)
     peer.out.append(bus.WILLQUEUE)
     write_job_id(peer.out, job)
     bus.write_i64(peer.out, job.holders)
     bus.write_i8(peer.out, 1 if claims(node, job) else 0)
+    bus.write_i64(peer.out, number)
 
 
 def claims(node: Node, job: Job) -> bool:
-    """Whether we had the job out, and know how that ended: who does counts its failures, and goes before all others."""
-    return job.lease is not None and job.responsible == ME and not node.broken("no-claim")
+    """Whether we had the job out, and know how that ended: who does counts its failures, and goes before all others.
+
+    So does who has counted already, and waits until it may be tried again. What has a home is queued by that.
+    """
+    has_waited = job.flags & BACKING_OFF != 0 and not home.is_keyed(job) and not node.broken("wait-is-no-claim")
+    return (job.lease is not None or has_waited) and job.responsible == ME and not node.broken("no-claim")
 
 
 def stop_asking(node: Node, job: Job) -> None:
@@ -165,32 +182,32 @@ def is_answer_due(node: Node, job: Job) -> bool:
 
     How long that takes is for the network to say. A lease that was told too late is no lease.
     """
-    return node.asking.get(job, 0) & int(peers.linked(node)) != 0 and not node.broken("answers-not-awaited")
+    asking = node.asking.get(job)
+    return asking is not None and asking.waiting & peers.linked(node) != 0 and not node.broken("answers-not-awaited")
 
 
-def nothing_against(node: Node, peer: Peer, job: Job) -> None:
+def nothing_against(node: Node, peer: Peer, job: Job, asking: Asking) -> None:
     """A peer has no reason why we should not queue it. When all have said so, our turn comes by rank."""
-    waiting = node.asking.get(job)
-    if waiting is None or not waiting & int(peer.bit):
+    if not asking.waiting & peer.bit:
         return
-    waiting &= ~int(peer.bit)
-    node.asking[job] = waiting
-    if waiting == 0:
+    asking.waiting &= ~peer.bit
+    if asking.waiting == 0:
         node.wake_at(job, node.now + rank(node, job) * RANK_MS)
 
 
 def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
     """Not while the lease of a node that cannot be heard may still run."""
-    if job.responsible == ME:
-        return True
-    peer = node.peers[job.responsible]
-    if peer.is_linked or node.broken("silence-is-permission"):
-        return True
-    earliest = peer.heard + retry_ms
-    if node.now >= earliest:
+    earliest = silent_until(node, job, retry_ms)
+    if node.now >= earliest or node.broken("silence-is-permission"):
         return True
     node.wake_at(job, earliest)
     return False
+
+
+def silent_until(node: Node, job: Job, retry_ms: i64) -> i64:
+    """Until when a lease may run of which we cannot hear; 0 if we would."""
+    peer = node.peers[job.responsible]
+    return 0 if peer.index == ME or peer.is_linked else peer.heard + retry_ms
 
 
 def rank(node: Node, job: Job) -> i64:
@@ -254,12 +271,14 @@ def tell_queued(node: Node, job: Job, others: i64) -> None:
 def write_queued(node: Node, peer: Peer, job: Job) -> None:
     """Said once more over the next link if this one ends before the frame is acknowledged."""
     peer.telling.append((peer.sent + 1, job))
-    if job.more is not None and job.more.tries:
+    if node.broken("nack-keeps-lease"):
         fate.write(node, peer, job, fate.TRIES)
     peer.out.append(bus.QUEUED)
     write_job_id(peer.out, job)
     bus.write_u32(peer.out, i64(job.nacks))
     bus.write_u32(peer.out, i64(job.deliveries))
+    if job.more is not None and job.more.tries:
+        fate.write(node, peer, job, fate.TRIES)  # after it: they have the counts, too, by which a NACK is known
 
 
 def is_leased(node: Node, job: Job) -> bool:
@@ -275,10 +294,11 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     jid = reader.job_id()
     holders = links.read_mask(node, peer, reader) | peer.bit
     has_claim = reader.u8() != 0
+    number = reader.long()
     job = node.find(jid)
     if job is None:
         if not acks.answer_from_tomb(node, peer, jid, holders):
-            write_state(node, peer, jid, IS_UNKNOWN, 0, 0)
+            write_state(node, peer, jid, IS_UNKNOWN, 0, 0, number)
         return
     if job.state == QUEUED:
         for each in node.peers:
@@ -291,7 +311,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     elif job.state == DEAD:
         fate.write(node, peer, job, fate.DIES)
     elif job.state != QUEUED and node.broken("willqueue-unanswered"):
-        write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+        write_state(node, peer, jid, IS_IDLE, 0, job.holders, number)
     elif job.state == QUEUED:
         write_state(node, peer, jid, IS_QUEUED, i64(job.retry) * 1000, job.holders)
     elif job.state == WAIT_REPL:
@@ -308,7 +328,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
     elif not has_claim and is_with_taker(node, job, peer):
         write_state(node, peer, jid, IS_HELD, min(job.qtime - node.now, i64(job.retry) * 1000), job.holders)
     elif (
-        goes_first(node, job, peer, has_claim) and not job.queue.paused & PAUSE_IN
+        goes_first(node, job, peer, has_claim) and may_see_to(node, job) and not job.queue.paused & PAUSE_IN
         and not node.broken("no-holder-order") and not gates.is_elsewhere(node, job)
     ):
         # Ours to queue before theirs: they wait, however long messages take, and we see to it now.
@@ -316,7 +336,7 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         if not job.flags & ASKING and not job.flags & MOVING:
             due(node, job)
     else:
-        write_state(node, peer, jid, IS_IDLE, 0, job.holders)
+        write_state(node, peer, jid, IS_IDLE, 0, job.holders, number)
 
 
 def is_with_taker(node: Node, job: Job, asker: Peer) -> bool:
@@ -340,13 +360,20 @@ def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:
     return order_key(job, node.node_id) < order_key(job, peer.node_id())
 
 
-def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64) -> None:
+def may_see_to(node: Node, job: Job) -> bool:
+    """Who has to wait, not hearing the responsible node, does not keep from it one that hears it, and has asked it."""
+    return node.now >= silent_until(node, job, i64(job.retry) * 1000) or node.broken("held-by-the-deaf")
+
+
+def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64, number: i64 = 0) -> None:
+    """How it is with a job here. That there is nothing against queueing it names the question."""
     links.explain(node, peer, holders)
     peer.out.append(bus.STATE)
     peer.out.write(jid)
     bus.write_i8(peer.out, state)
     bus.write_i64(peer.out, ms)
     bus.write_i64(peer.out, holders)
+    bus.write_i64(peer.out, number)
 
 
 def on_state(node: Node, peer: Peer, reader: Reader) -> None:
@@ -355,6 +382,7 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     state = reader.u8()
     ms = reader.long()
     holders = links.read_mask(node, peer, reader)
+    number = reader.long()
     if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
         raise BadFrame("a state that no job can be in")
     if job is None:
@@ -381,9 +409,13 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     ):
         replicate.send_copy(node, peer, job)  # taken for a holder, which it is to be: nobody else would notice
     if state == IS_UNKNOWN or state == IS_IDLE:
-        nothing_against(node, peer, job)
+        asking = node.asking.get(job)
+        if asking is not None and (asking.number == number or node.broken("old-idle-counts")):
+            nothing_against(node, peer, job, asking)
         return
-    if is_leased(node, job):
+    if state == IS_LEASED and remote.is_lent_to(peer, job):
+        remote.take_back(node, job)  # a consumer there has it already
+    elif is_leased(node, job):
         return
     if job.state == QUEUED:
         if state == IS_QUEUED and not node.broken("queued-answer-unheard"):
@@ -406,7 +438,8 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         job.asks = min(job.asks + 1, 100)
         ms = min(max(ms, 1000) * i64(job.asks), QUEUED_MS_MAX)
     else:
-        job.asks = 0
+        if state != IS_HELD:  # which another says who asks, too, and will hear the same
+            job.asks = 0
         ms += SLACK_MS
     node.wake_at(job, node.now + ms + node.jitter())
 
@@ -465,51 +498,6 @@ def learn_counts(node: Node, job: Job, nacks: i64, deliveries: i64) -> bool:
     return is_nacked
 
 
-def tell_working(node: Node, job: Job, ms: i64) -> None:
-    """A consumer has more time than the other holders count on: they must know, or they would ask too early.
-
-    Of a lease of ours we say so: one who has the job out as well keeps his to its end, and no longer. Any other word
-    may be that of his own consumer, who has then asked for more time there, too.
-    """
-    is_ours = job.lease is not None and not node.broken("lease-told-as-work")
-    for peer in node.peers:
-        if not peer.bit & job.holders & ~MY_BIT or not peer.is_linked:
-            continue
-        if is_ours:
-            write_state(node, peer, node.id_text(job), IS_LEASED, ms, job.holders)
-        else:
-            peer.out.append(bus.WORKING)
-            write_job_id(peer.out, job)
-            bus.write_i64(peer.out, ms)
-
-
-def on_working(node: Node, peer: Peer, reader: Reader) -> None:
-    jid = reader.job_id()
-    ms = reader.long()
-    job = node.find(jid)
-    if not 0 <= ms <= LEFT_MS_MAX:
-        raise BadFrame("a lease of less than nothing, or for longer than there are")
-    if job is None:
-        return
-    if job.state == WAIT_REPL:
-        twins.note(node, job)
-        return
-    if job.state == ACKED or job.state == DEAD:
-        say_ended(node, peer, job)
-        return
-    tombs.learn_holders(node, job, peer.bit)
-    if job.state == QUEUED:
-        job.queue.remove(job)
-        job.state = ACTIVE
-    rules.let_go(node, job)
-    stop_asking(node, job)
-    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
-    if ms > i64(job.retry) * 1000:
-        job.flags |= LONG_LEASE
-    job.responsible = int(peer.index)
-    node.wake_at(job, node.now + ms + node.jitter())
-
-
 def say_ended(node: Node, peer: Peer, job: Job) -> None:
     """A peer has a consumer at work on a job that was acknowledged, or died."""
     tombs.learn_holders(node, job, peer.bit)
@@ -521,9 +509,9 @@ def say_ended(node: Node, peer: Peer, job: Job) -> None:
 
 def link_up(node: Node, peer: Peer) -> None:
     """Tell a peer that is back what was queued again while it was away, and ask it what we ask the others."""
-    for job, waiting in node.asking.items():
-        if waiting & int(peer.bit):
-            write_willqueue(node, peer, job)
+    for job, asking in node.asking.items():
+        if asking.waiting & peer.bit:
+            write_willqueue(node, peer, job, asking.number)
     if node.broken("no-reannounce"):
         return
     for job in list(node.requeued):
@@ -547,8 +535,8 @@ def link_down(node: Node, peer: Peer) -> None:
     But if it has given us up because we slept, it will soon be back, and is asked again.
     """
     if not is_just_awake(node):
-        for job in list(node.asking):
-            nothing_against(node, peer, job)
+        for job, asking in list(node.asking.items()):
+            nothing_against(node, peer, job, asking)
     if not node.broken("no-reannounce") and not node.broken("queued-lost"):
         for _, job in peer.telling:
             node.requeued[job] = None

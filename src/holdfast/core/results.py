@@ -87,6 +87,7 @@ class Results:
     def __init__(self) -> None:
         self.kept: dict[bytes, Result] = {}  # the oldest first
         self.bytes: i64 = 0
+        self.most: i64 = 0  # how long one is kept at most, in milliseconds: `result-ttl`
         self.watches: dict[bytes, Watch] = {}
         self.waits: dict[int, Wait] = {}  # by session
         self.sweep: Sweep = Sweep()
@@ -100,6 +101,7 @@ def keep(node: Node, jid: bytes, data: bytes, left: i64) -> None:
     table = node.results
     if jid in table.kept:
         return
+    left = min(left, table.most)
     table.kept[jid] = Result(DONE, data, node.now + left)
     change_size(node, RESULT_BYTES + len(data))
     records.result(node, jid, DONE, left, data)
@@ -108,6 +110,29 @@ def keep(node: Node, jid: bytes, data: bytes, left: i64) -> None:
     while table.bytes > node.full // 100 * RESULTS_PERCENT:
         drop(node, next(iter(table.kept)))
         node.count("results-given-up")
+
+
+def apply_settings(node: Node) -> None:
+    """A shorter `result-ttl` is for those that are kept, too."""
+    table = node.results
+    was = table.most
+    table.most = node.config.number("result-ttl") * 1000
+    if table.most < was:
+        for result in table.kept.values():
+            result.until = min(result.until, node.now + table.most)
+        forget_old(node)
+
+
+def lengthen(node: Node, ms: i64) -> None:
+    """All of them are kept that much longer."""
+    for result in node.results.kept.values():
+        result.until += ms
+
+
+def known(node: Node, jid: bytes) -> Result | None:
+    """A result whose time is not over."""
+    result = node.results.kept.get(jid)
+    return None if result is None or result.until <= node.now else result
 
 
 def change_size(node: Node, change: i64) -> None:
@@ -138,7 +163,7 @@ def forget_old(node: Node) -> None:
 
 def tell_result(node: Node, peer: Peer, jid: bytes) -> None:
     """Before a peer is told that the job has ended: what it came to."""
-    result = node.results.kept.get(jid)
+    result = known(node, jid)
     if result is None or result.data is None or node.broken("result-stays-behind"):
         return
     peer.out.append(bus.RESULT)
@@ -191,7 +216,7 @@ def look(node: Node, jid: bytes) -> i64:
     job = node.find(jid)
     if job is not None and job.state != ACKED:
         return DEAD if job.state == IS_DEAD else WAITING
-    if jid in node.results.kept or (job is not None and job.flags & ACK_ONLY):
+    if known(node, jid) is not None or (job is not None and job.flags & ACK_ONLY):
         return DONE
     if job is not None:
         return word_of(why_of(job))
@@ -212,7 +237,7 @@ def word_of(why: i64) -> i64:
 
 
 def result_of(node: Node, jid: bytes, word: i64) -> Result:
-    kept = node.results.kept.get(jid)
+    kept = known(node, jid)
     if word == DONE and kept is not None:
         return kept
     job = node.find(jid)

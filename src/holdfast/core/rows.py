@@ -22,6 +22,7 @@ NOBODY: Final = -1
 # What HOMED says of a job.
 FREE: Final = 0  # nobody has it, or may have had for so many ms
 LEASED: Final = 1  # a consumer of the sender has it for so many ms
+PUSHED: Final = 2  # it is to be queued now: given back, and counted, where that was said, or its delay was ended
 
 
 class Homes:

@@ -337,10 +337,14 @@ def is_open(node: Node, throttle: Throttle) -> bool:
     """Whether a job may pass; if it is only a matter of time the throttle wakes us then."""
     if throttle.most > 0 and not bounds.has_room(node, throttle):
         node.domains.no_place += 1
+        throttle.no_place += 1
+        node.domains.was_closed(throttle)
         return False
     if throttle.interval == 0 or grants.has_token(node, throttle):
         return True
     node.domains.no_token += 1
+    throttle.no_token += 1
+    node.domains.was_closed(throttle)
     return False
 
 

@@ -147,6 +147,7 @@ def is_legal(kind: bytes, name: bytes, field: bytes, value: bytes) -> bool:
 
 def apply(node: Node, kind: bytes, name: bytes) -> None:
     """Registers of something have changed, by a word from here or from a peer."""
+    bounds.changed(node, kind, name)
     if kind == KIND:
         queue = node.queues.get(name)
         if queue is None and registers.value(node, KIND, name, b"paused") not in (None, b"none"):

@@ -29,6 +29,8 @@ from holdfast.core.job import (
     GONE,
     HANDED_OUT,
     IN_DOUBT,
+    MOVING,
+    TWIN,
     WAIT_REPL,
     Job,
     Page,
@@ -137,6 +139,9 @@ class Walk:
                 records.taken_key(node, key, taken.jid, taken.until - node.now)
         for peer in node.peers:
             for number, job in peer.moves.items():
+                is_over = not job.flags & MOVING or node.moving.get(job) != number  # queued since, or given again
+                if is_over and not node.broken("old-moves-kept"):
+                    continue
                 if job.state == ACTIVE and job.queue.book is self.book:
                     records.gave(node, job, peer, number)
             for number, until in peer.taken.items():
@@ -196,8 +201,9 @@ class Walk:
 
 
 def write_job(node: Node, job: Job) -> None:
-    """A job as it stands. One that still waits for its copies is in the journal when it is accepted."""
-    if job.state == WAIT_REPL or job.state == GONE:
+    """A job as it stands. One that still waits for its copies is in the journal when it is accepted, or another node
+    counts on it (twins.py)."""
+    if (job.state == WAIT_REPL and not job.flags & TWIN) or job.state == GONE:
         return
     if not job.flags & ACK_ONLY:
         records.job(node, job)

@@ -13,16 +13,19 @@ from holdfast.core import (
     change,
     cron,
     dead,
+    domains,
     explain,
     fate,
     federate,
     flush,
     forward,
     grants,
+    handback,
     held,
     homecoming,
     inquire,
     links,
+    longer,
     membership,
     quota,
     registers,
@@ -38,7 +41,7 @@ from holdfast.core import (
     workers,
 )
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts
+from holdfast.core.peers import NODES_MAX, UNEXPLAINED, Peer, PeerFacts, bit_of
 from holdfast.core.store import Unreadable
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -60,7 +63,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.WILLQUEUE: requeue.on_willqueue,
     bus.STATE: requeue.on_state,
     bus.QUEUED: requeue.on_queued,
-    bus.WORKING: requeue.on_working,
+    bus.WORKING: longer.on_working,
     bus.SETACK: acks.on_setack,
     bus.GOTACK: acks.on_gotack,
     bus.DELJOB: acks.on_deljob,
@@ -118,6 +121,8 @@ inquire.KINDS.update({
     inquire.EXPLAINED: explain.tell,
     inquire.DEAD: dead.tell,
     inquire.CHANGED: change.tell,
+    inquire.HANDED_BACK: handback.tell,
+    inquire.BUCKET: domains.tell,
 })
 
 
@@ -138,7 +143,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     replicate.regard_hosts(node)
     node.count("link-up")
     if node.broken("resend-after-reconnect"):
-        links.explain(node, peer, (1 << len(node.peers)) - 1)
+        links.explain(node, peer, bit_of(len(node.peers)) - 1)
         for _, body in peer.unheard:
             peer.out.write(body)
         peer.unheard.clear()
@@ -224,8 +229,9 @@ def frame(node: Node, peer: Peer, data: bytes) -> bool:
                 if handler is None:
                     raise BadFrame("a message of a type there is none of")
                 handler(node, peer, reader)
-    except BadFrame:
+    except BadFrame as why:
         node.count("bad-frame")
+        node.notice(peer.node_id(), f"what it says is refused, and the link ends: {why}")
         return False
     except Unreadable:
         node.count("unreadable")  # a job that it is about: what was missed is repaired over the next link

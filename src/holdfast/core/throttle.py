@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core.alarms import Alarm
-from holdfast.core.limits import DOMAINS_SWEEP, NEVER, RATE_BURST_NS_MAX, RATE_MAX
+from holdfast.core.limits import DOMAINS_SWEEP, DOMAINS_TOLD_MAX, NEVER, RATE_BURST_NS_MAX, RATE_MAX
 
 if TYPE_CHECKING:
     from holdfast.core.grants import Share
@@ -64,6 +64,9 @@ class Throttle(Alarm):
         self.waiting: i64 = 0  # queued here, of a domain
         self.has_plenty: bool = False  # when a job was last queued: a token for each that waits, and for it
         self.bins: dict[Bin, None] = {}  # of a domain: where they wait for it, the one served last at the end
+        self.no_token: i64 = 0  # how often it was asked and closed: by its rate
+        self.no_place: i64 = 0  # or by its concurrency
+        self.is_told: bool = False  # it is among `Domains.told`
 
     # -- the bucket ----------------------------------------------------------------------------------------
 
@@ -138,6 +141,9 @@ class Throttle(Alarm):
     def has_room(self) -> bool:
         return self.most == 0 or self.out < self.most
 
+    def times_closed(self) -> i64:
+        return self.no_token + self.no_place
+
 
 class Domains:
     """The domains a node knows, by name."""
@@ -148,6 +154,30 @@ class Domains:
         self.has_places: bool = False  # a concurrency was set for something, at some time
         self.no_token: i64 = 0  # how often a throttle, of a queue too, was asked and closed: by its rate
         self.no_place: i64 = 0  # or by its concurrency
+        self.told: dict[bytes, Throttle] = {}  # those that were closed most often: they have figures of their own
+        self.least: i64 = 0  # how often one must have been closed, and once more, to be among them
+
+    def was_closed(self, throttle: Throttle) -> None:
+        """Somebody was turned away. Nearly always this is a comparison: `least` rises with those that are told of."""
+        if throttle.is_told or throttle.queue is not None or throttle.times_closed() <= self.least:
+            return
+        if len(self.told) >= DOMAINS_TOLD_MAX:
+            last: Throttle | None = None
+            self.least = NEVER
+            for each in self.told.values():
+                if each.times_closed() < self.least:
+                    self.least = each.times_closed()
+                    last = each
+            if last is None or throttle.times_closed() <= self.least:
+                return
+            self.no_more(last)
+        self.told[throttle.name] = throttle
+        throttle.is_told = True
+
+    def no_more(self, throttle: Throttle) -> None:
+        """One of those that are told of is not any longer."""
+        throttle.is_told = False
+        del self.told[throttle.name]
 
 
 def now_ns(node: Node) -> i64:

@@ -34,6 +34,10 @@ NACK: Final = 1
 RELEASE: Final = 2
 KEEP: Final = 3
 PROGRESS: Final = 4
+ENQUEUE: Final = 5
+
+WITHOUT_TOKEN: Final = (NACK, RELEASE, ENQUEUE)
+"""What may be done without one; ENQUEUE only so (handback.py)."""
 
 # What came of it.
 NOTHING: Final = 0  # the job has ended, or there is nothing to be done
@@ -85,11 +89,12 @@ def read_deed(reader: Reader) -> Deed:
     deed.text = reader.name()
     longest = RESULT_BYTES_MAX if what == ACK else max(ERROR_BYTES_MAX, PROGRESS_BYTES_MAX)
     if (
-        what > PROGRESS or len(deed.text) > longest or deed.ms < failure.BY_RULE or deed.ms > DURATION_S_MAX * 1000
+        what > ENQUEUE or len(deed.text) > longest or deed.ms < failure.BY_RULE or deed.ms > DURATION_S_MAX * 1000
         or deed.number < 0 or deed.number > DURATION_S_MAX
     ):
         raise BadFrame("a deed that no worker can do")
-    check_token(deed.token)
+    if deed.token or what not in WITHOUT_TOKEN:
+        check_token(deed.token)
     return deed
 
 
@@ -164,10 +169,10 @@ def give_back(node: Node, job: Job, deed: Deed) -> i64:
         failure.slow_down(node, job, deed.number)
     how = NACKED if deed.what == NACK else RELEASED
     if how == NACKED:
-        history.nacked(node, job, deed.session, deed.text, max(0, deed.ms))
+        history.nacked(node, job, deed.session, deed.text, max(deed.number, deed.ms))
     else:
         history.released(node, job, deed.session, max(0, deed.ms))
-    failure.fail(node, job, how, deed.text, deed.ms, deed.is_final)
+    failure.fail(node, job, how, deed.text, deed.ms, deed.number, deed.is_final)
     return DONE
 
 
@@ -181,7 +186,7 @@ def take_ack(node: Node, deed: Deed) -> i64:
     if job is None and not acks.is_taken(node, deed.jid):
         return NOTHING
     if deed.has_text:
-        results.keep(node, deed.jid, deed.text, node.config.number("result-ttl") * 1000)
+        results.keep(node, deed.jid, deed.text, node.results.most)
     if job is None:
         if not acks.ack_unknown(node, deed.jid):
             return NOTHING

@@ -6,13 +6,18 @@ retry time has queued it. What such a node says of the job comes while ours stil
 its delay, and then there is nothing yet to compare. So it is kept in mind (TWIN), and when ours is queued for the
 first time the other holders are told, as of any other that is queued again: of two that are queued one is taken out
 (requeue.on_queued), and where it is out with a consumer that is said.
+
+A node that makes the same job counts on our copy as soon as it has asked for one. So ours is recorded from then on, and
+stays one when it cannot be accepted itself: its end would be that of theirs, too.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core import requeue
-from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, TWIN, WAIT_REPL, Job
+from mypy_extensions import i64
+
+from holdfast.core import gates, records, requeue
+from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, TWIN, UNSURE, WAIT_REPL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
 
 if TYPE_CHECKING:
@@ -33,8 +38,22 @@ def meet(node: Node, peer: Peer, job: Job) -> None:
 
 def note(node: Node, job: Job) -> None:
     """A peer has a job that may still be new here."""
-    if is_new(job) and not node.broken("twin-forgotten"):
-        job.flags |= TWIN
+    if not is_new(job) or job.flags & TWIN or node.broken("twin-forgotten"):
+        return
+    job.flags |= TWIN
+    if job.state == WAIT_REPL and not node.broken("twin-not-kept"):
+        records.job(node, job)
+
+
+def stays(node: Node, job: Job) -> bool:
+    """Whether a job that could not be accepted here goes on as a copy of one that another node has made."""
+    if not job.flags & TWIN or not job.flags & UNSURE or node.broken("twin-not-kept"):
+        return False
+    job.state = ACTIVE
+    job.flags |= QUEUED_BEFORE  # the others are asked before it is queued
+    node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+    gates.accepted(node, job)
+    return True
 
 
 def is_new(job: Job) -> bool:

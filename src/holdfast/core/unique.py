@@ -148,7 +148,7 @@ def hint(node: Node, peer: Peer, job: Job) -> None:
     asked: i64 = 0
     for each in node.peers:
         if each.bit & job.holders and each.is_linked and each is not peer:
-            requeue.write_willqueue(node, each, job)
+            requeue.write_willqueue(node, each, job, 0)
             asked |= each.bit
     if asked:
         node.hinted[job] = int(asked)

@@ -39,7 +39,11 @@ FIRST: Final = 1  # a queue, its first argument
 SECOND: Final = 2  # a queue, its second argument
 AFTER_FROM: Final = 3  # queues, behind the word FROM
 JOBS: Final = 4  # ids of jobs, all its arguments that look like one
-EVERYTHING: Final = 5  # all queues, or the one behind the word QUEUE
+EVERYTHING: Final = 5  # all queues
+FILTERED: Final = 6  # all queues, or those behind the option QUEUE
+ALONE: Final = (b"0", b"BUSYLOOP")  # of a scan's words, besides a cursor; all others have a value behind them
+
+ALL_QUEUES: Final = b"*"  # as a name, which only the pattern * takes in
 
 NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"ADDJOB": (PRODUCE, FIRST),
@@ -64,7 +68,7 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"QPEEK": (READ, FIRST),
     b"QSTAT": (READ | CONSUME, FIRST),
     b"QSCAN": (READ, EVERYTHING),
-    b"JSCAN": (READ, EVERYTHING),
+    b"JSCAN": (READ, FILTERED),
     b"SCAN": (READ, EVERYTHING),
     b"HISTORY": (READ, EVERYTHING),
     b"INFO": (READ, NOTHING),
@@ -84,13 +88,22 @@ LESS: Final[dict[bytes, tuple[int, int, tuple[bytes, ...]]]] = {
     b"CLUSTER": (READ, NOTHING, (b"NODES", b"INFO", b"MYID")),
     b"QUEUE": (READ, SECOND, (b"GET",)),
     b"DISQUE": (READ, NOTHING, (b"HELLO", b"INFO")),
-    b"DEAD": (READ, EVERYTHING, (b"LIST",)),
+    b"DEAD": (READ, FILTERED, (b"LIST",)),
+    b"SCAN": (READ, FILTERED, (b"JOB",)),
     b"DOMAIN": (READ, EVERYTHING, (b"GET", b"LIST")),
     b"TENANT": (READ, SECOND, (b"LIST",)),
     b"CRON": (READ, EVERYTHING, (b"GET", b"LIST", b"NEXT")),
     b"BATCH": (READ | PRODUCE, NOTHING, (b"GET",)),
     b"WORKER": (READ | CONSUME, NOTHING, (b"BEAT", b"LIST")),
 }
+
+
+def apply_settings(node: Node) -> None:
+    """Where nobody is asked who he is, everybody is trusted."""
+    if not are_asked_for(node):
+        for session in node.sessions.values():
+            session.is_trusted = True
+            session.settle()
 
 
 def are_asked_for(node: Node) -> bool:
@@ -196,9 +209,21 @@ def named(argv: list[bytes], where: i64) -> list[bytes]:
         for i in range(1, len(argv)):
             if argv[i].upper() == b"FROM":
                 return argv[i + 1:]
+    if where == FILTERED:
+        return filtered(argv) or [ALL_QUEUES]
     if where == EVERYTHING:
-        for i in range(1, len(argv) - 1):
-            if argv[i].upper() == b"QUEUE":
-                return [argv[i + 1]]
-        return [b"*"]  # which only the pattern * takes in
+        return [ALL_QUEUES]
     return []
+
+
+def filtered(argv: list[bytes]) -> list[bytes]:
+    """The queues that a scan or DEAD LIST is told by its option QUEUE. Read as these read it: the word may as well be
+    another option's value, and whoever looks for it anywhere can be told of a queue that the scan does not keep to."""
+    found: list[bytes] = []
+    i = 1 if argv[0].upper() == b"JSCAN" else 2
+    while i < len(argv) - 1:
+        word = argv[i].upper()
+        if word == b"QUEUE":
+            found.append(argv[i + 1])
+        i += 1 if word in ALONE or word.startswith(b"=") else 2
+    return found

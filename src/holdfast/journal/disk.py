@@ -44,9 +44,12 @@ class Disk:
             os.close(descriptor)
 
     def make_folder(self, folder: Path) -> None:
-        """It and those above it are there, and are on the disk: a file in a folder that a power cut takes is gone."""
+        """It and those above it are there, and are on the disk: a file in a folder that a power cut takes is gone.
+
+        Jobs are nobody else's business, so one that is made here is closed to others.
+        """
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for each in missing or [folder]:  # one that is there may be so new that it is not on the disk yet
             self.sync_folder(each.parent)
 

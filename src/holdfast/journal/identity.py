@@ -44,11 +44,34 @@ def incarnation(folder: Path, is_kept: bool, now_ms: int) -> int:
     life = now_ms
     with contextlib.suppress(OSError, ValueError):
         known = int((folder / INCARNATION).read_text("ascii"))
-        if is_kept and not Folder.look(folder / NAME).is_empty():
+        if is_kept and has_journal(folder):
             return known
         life = max(life, known + 1)
     save_incarnation(folder, life)
     return life
+
+
+def check_cores(folder: Path, cores: int) -> None:
+    """Refuse a folder with jobs that this start would not see, and so would seem to have lost.
+
+    One node keeps its journal in the folder, each of several behind one port (`--cores`) in the one of its number.
+    """
+    numbers = sorted(int(each.name) for each in folder.glob("*") if re.fullmatch(r"[1-9][0-9]*", each.name))
+    of_many = [number for number in numbers if has_journal(folder / str(number))]
+    if cores > 1 and has_journal(folder):
+        unseen, before = folder, "without --cores"
+    elif of_many and (cores == 1 or of_many[-1] > cores):
+        unseen, before = folder / str(of_many[-1]), f"with --cores {of_many[-1]}"
+    else:
+        return
+    raise JournalError(
+        f"{unseen / NAME} has the jobs of a node that would not run now. Start {before}, as it was; or move {folder} "
+        "to another place, start with a new one, and have `holdfast promote file:…` bring the jobs from there"
+    )
+
+
+def has_journal(folder: Path) -> bool:
+    return not Folder.look(folder / NAME).is_empty()
 
 
 def save_incarnation(folder: Path, life: int) -> None:

@@ -76,6 +76,8 @@ def check(path: Path) -> Health:
         for _ in folder.batches():
             health.batches += 1
         health.cut = folder.cut
+        if health.files == 0 and path.name != FOLDER:
+            health.error = f"there is nothing in {path}: the jobs of a queue are missing"
     except JournalError as error:
         health.error = str(error)
     return health

@@ -15,7 +15,8 @@ connection that is not needed:
     it has dialed that node itself, and that handshake is on its way
 
 and otherwise grants it, ending the link it had: a node that dials us has lost its end of that one, or it is
-another process under the same id.
+another process under the same id. But if that is at another address while the one we are linked with can be heard,
+somebody has started a copy of its folder: the link stays, the copy is refused, and the log says so.
 
 **Without a secret** there is nothing to prove, so only nodes of this machine are talked to: the door is on
 loopback, and nobody elsewhere is dialed.
@@ -140,6 +141,8 @@ class Bus:
         self.number = 0  # of the last link granted
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
         self.dialing: set[str] = set()
+        self.is_heard: Callable[[Peer], bool] = lambda peer: False  # whether a link lives, as far as the node can tell
+        self.refused: dict[str, bytes | int] = {}  # what the log knows: who is at a member's address, or has its id
         self.unmet: set[str] = set()  # where we were to meet somebody, and the log says that nobody was there yet
         self.handshakes: Counter[str] = Counter()  # that strangers have begun, by address
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
@@ -217,13 +220,13 @@ class Bus:
 
     # -- calling -------------------------------------------------------------------------------------------
 
-    def dial(self, address: bytes) -> None:
-        """What the node asks for: a link with whoever is at that address. It asks again if none comes about."""
+    def dial(self, address: bytes, expected: frozenset[bytes] = frozenset()) -> None:
+        """What the node asks for: a link with one of these at that address. It asks again if none comes about."""
         place = read_place(address.decode("ascii", "replace"))
         if place is None:
             self.complaints.say("the bus", f"asked to dial {address[:100]!r}, which is no address")
         elif len(self.dialing) < DIALS_MAX:
-            self.start(self.reach(place))
+            self.start(self.reach(place, expected=expected))
 
     def meet(self, address: bytes) -> None:
         """The same because an operator wants it: the log says if nobody is there, and the node if somebody is."""
@@ -249,8 +252,8 @@ class Bus:
         self.me = replace(self.me, node_id=node_id, run=secrets.randbits(64))
         log.info("this node is %s now", node_id.decode())
 
-    async def reach(self, place: Place, is_wanted: bool = False) -> bytes:
-        """Connect and shake hands. Who is there, if that could be found out."""
+    async def reach(self, place: Place, is_wanted: bool = False, expected: frozenset[bytes] = frozenset()) -> bytes:
+        """Connect and shake hands, with nobody else than expected, if that is said. Who is there, if found out."""
         name = str(place)
         if name in self.dialing:
             return b""
@@ -260,7 +263,7 @@ class Bus:
             seen = seen_at(sock)
             if self.tls_out is not None and sock.family != socket.AF_UNIX:
                 sock = await tls.cover(sock, self.tls_out, is_server=False)
-            return await self.greet(sock, name, is_dialer=True, seen=seen)
+            return await self.greet(sock, name, is_dialer=True, seen=seen, is_wanted=is_wanted, expected=expected)
         except (OSError, TimeoutError) as error:
             if is_wanted and name not in self.unmet:
                 self.unmet.add(name)
@@ -313,9 +316,12 @@ class Bus:
 
     # -- the handshake -------------------------------------------------------------------------------------
 
-    async def greet(self, sock: socket.socket, where: str, is_dialer: bool, seen: str = "") -> bytes:
+    async def greet(
+        self, sock: socket.socket, where: str, is_dialer: bool, seen: str = "", is_wanted: bool = False,
+        expected: frozenset[bytes] = frozenset(),
+    ) -> bytes:
         """From a connection to a link, or to a closed connection. Who is there, as far as that is proven."""
-        conversation = Conversation(sock, seen)
+        conversation = Conversation(sock, seen, is_wanted, expected)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 return await self.converse(conversation, where, is_dialer)
@@ -332,7 +338,7 @@ class Bus:
 
     async def converse(self, with_them: Conversation, where: str, is_dialer: bool) -> bytes:
         me = self.me
-        mine = me.anew().pack()
+        mine = me.anew(with_them.is_wanted).pack()
         if is_dialer:
             await with_them.say(mine)
             version, theirs = await with_them.hear_hello()
@@ -346,6 +352,10 @@ class Bus:
             if them.run == self.me.run:
                 return them.node_id  # we have dialed ourselves
             raise Unwelcome("it has this node's own id: is its folder a copy of this one's?")
+        if with_them.expected and them.node_id not in with_them.expected:
+            return self.pass_by(where, them.node_id)
+        if self.is_twin(them, with_them.host):
+            return self.refuse_twin(them, with_them.host)
         if them.has_secret != self.me.has_secret:
             who = "it has no cluster-secret, this node has one"
             raise Unwelcome(who if self.me.has_secret else "it has a cluster-secret, this node has none")
@@ -367,6 +377,34 @@ class Bus:
             self.link(with_them, them, number, where.encode() if is_dialer else b"")
         return them.node_id
 
+    def pass_by(self, where: str, node_id: bytes) -> bytes:
+        """At a member's address is somebody else by now. We go before having said who we are: it is not to take us for
+        a member of its cluster, either. The log says so once."""
+        if self.is_news(where, node_id):
+            raise Unwelcome("a member was there; now it is another node, which nobody told us to meet: left alone")
+        return b""
+
+    def is_twin(self, them: Hello, seen: str) -> bool:
+        """Whether it has the id of a node that we are linked with, and that lives elsewhere."""
+        mark = self.links.get(them.node_id)
+        if mark is None or mark.peer is None or mark.run == them.run:
+            return False
+        facts = mark.peer.facts
+        return (facts.host, facts.bus_port) != (them.host or seen, them.bus_port) and self.is_heard(mark.peer)
+
+    def refuse_twin(self, them: Hello, seen: str) -> bytes:
+        """Before it has our proof, or it might think that it has a link."""
+        if self.is_news(them.node_id.decode(), them.run):
+            who, here = them.node_id[:8].decode(), Place(them.host or seen, them.bus_port)
+            raise Unwelcome(f"two nodes have the id {who}: the one at {here} is refused. Is its folder a copy?")
+        return b""
+
+    def is_news(self, about: str, what: bytes | int) -> bool:
+        """Whether the log is yet to be told of it."""
+        was = self.refused.get(about)
+        self.refused[about] = what
+        return was != what
+
     async def prove(
         self, with_them: Conversation, them: Hello, mine: bytes, theirs: bytes, is_dialer: bool
     ) -> int:
@@ -378,7 +416,7 @@ class Bus:
             try:
                 given = await with_them.hear(ANSWER.size)
             except (OSError, EOFError):
-                raise Unwelcome("it did not like our answer: is the cluster-secret the same?") from None
+                raise Unwelcome("it did not like our answer: is the cluster-secret the same? See its log") from None
             return handshake.check_answer(self.secret, LISTENER, mine, theirs, given)
         given = await with_them.hear(ANSWER.size)
         linked = handshake.check_answer(self.secret, DIALER, theirs, mine, given)
@@ -409,6 +447,7 @@ class Bus:
         host = them.host or with_them.host
         facts = PeerFacts(
             them.node_id, them.incarnation, host, them.port, them.bus_port, them.host_id, them.zone, dialed,
+            them.is_invited,
         )
         if them.path and them.host_id == self.me.host_id:
             self.paths[(host, them.bus_port)] = them.path
@@ -436,8 +475,10 @@ class Bus:
 class Conversation:
     """One handshake's side of a socket. Reads no byte more than it wants: what follows is for others."""
 
-    def __init__(self, sock: socket.socket, seen: str) -> None:
+    def __init__(self, sock: socket.socket, seen: str, is_wanted: bool, expected: frozenset[bytes]) -> None:
         self.sock = sock
+        self.is_wanted = is_wanted  # an operator told us to call
+        self.expected = expected  # who may be there; nobody said: anybody
         self.host = seen  # where the other side is seen
         self.loop = asyncio.get_running_loop()
         self.is_over = False  # the socket is somebody else's now

@@ -8,7 +8,8 @@ One process starts the nodes and looks after them (Cores). It serves nobody itse
 member of the mesh; they talk over Unix sockets in a private folder. To their users they are one: jobs that do not
 say how many copies they want get one per machine, and what an administrator tells one node the others must hear.
 For that each node has a line to the starter (Siblings: a pair of sockets, a JSON object per line), which passes on
-to the others what it gets: settings changed, saved or counters reset, and once a second figures for INFO.
+to the others what it gets: settings changed, saved or counters reset, that they are to leave the cluster, and once a
+second figures for INFO and whether a leaving node could be stopped.
 
     a node ends with code 0, by SHUTDOWN         all are stopped
     a node ends before it was ready once         all are stopped: its words in the log say why
@@ -34,7 +35,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core import effects
+from holdfast.core import effects, heal
+from holdfast.core.commands.cluster import leave
 from holdfast.core.commands.server import reset_stats
 from holdfast.core.config import SETTINGS
 from holdfast.shell.bounds import (
@@ -81,6 +83,7 @@ class Cores:
         self.folder = Path()
         self.port = 0
         self.changes: dict[str, str] = {}  # by CONFIG SET, for nodes that start later
+        self.leaving = b""  # the last line about that, for them, too
         self.done = asyncio.Event()
         self.exit_code = 0
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
@@ -235,6 +238,8 @@ class Cores:
             return
         if message["do"] == "set":
             self.changes.update(message["settings"])
+        elif message["do"] == "leaving":
+            self.leaving = line
         self.tell_others(core, line)
 
     def is_ready(self, core: Core) -> None:
@@ -242,6 +247,8 @@ class Cores:
         core.is_ready = core.was_ready = True
         if self.changes and core.writer is not None:
             core.writer.write(json.dumps({"do": "set", "settings": self.changes}).encode() + b"\n")
+        if self.leaving and core.writer is not None:
+            core.writer.write(self.leaving)
         if is_back:
             log.info("node %d is back", core.number)
         elif all(each.was_ready for each in self.cores):
@@ -296,6 +303,7 @@ class Siblings:
         self.server = server
         self.control = control
         self.others: dict[int, dict[str, int]] = {}  # figures of the other nodes, a second old at most
+        self.safe: set[int] = set()  # of these, who is leaving and could be stopped
         self.known = {name: server.config.text(name) for name in LIVE}
         self.is_hearing = False
         self.writer: asyncio.StreamWriter | None = None
@@ -334,7 +342,8 @@ class Siblings:
     def tell_figures(self) -> None:
         assert self.writer is not None
         if self.writer.transport.get_write_buffer_size() == 0:  # else the starter stands still: these will be old
-            self.tell("figures", figures=self.figures())
+            node = self.server.node
+            self.tell("figures", figures=self.figures(), safe=node.is_leaving and heal.is_safe_to_stop(node))
 
     def pass_on(self, request: effects.Request) -> None:
         """A client has asked this node for something that concerns all."""
@@ -350,6 +359,9 @@ class Siblings:
                 self.tell("reset")
         elif request.kind == effects.SAVE_SETTINGS:
             self.tell("rewrite")
+        elif request.kind == effects.LEAVING:
+            self.safe.clear()
+            self.tell("leaving", is_leaving=request.argument == b"yes")
 
     # -- in ------------------------------------------------------------------------------------------------
 
@@ -357,8 +369,14 @@ class Siblings:
         do = message["do"]
         if do == "figures":
             self.others[message["core"]] = message["figures"]
+            (self.safe.add if message["safe"] else self.safe.discard)(message["core"])
         elif do == "gone":
             self.others.pop(message["core"], None)
+            self.safe.discard(message["core"])
+        elif do == "leaving":
+            self.safe.clear()
+            leave(self.server.node, message["is_leaving"])
+            self.server.step()
         elif do == "set":
             self.take_over(message["settings"])
         elif do == "reset":
@@ -399,6 +417,9 @@ class Siblings:
             "total_net_input_bytes": traffic["total_net_input_bytes"],
             "total_net_output_bytes": traffic["total_net_output_bytes"],
         }
+
+    def are_safe(self) -> bool:
+        return len(self.safe) == self.server.config.number("cores") - 1
 
     def totals(self) -> dict[str, str]:
         """For INFO: this node now, and the others as they last told."""

@@ -45,6 +45,7 @@ FIXED = struct.Struct("<B40sQQ32sHH")
 ANSWER = struct.Struct("<Q32s")
 VERDICT = struct.Struct("<Q")
 FLAG_SECRET = 1
+FLAG_INVITED = 2
 NONCE_BYTES = 32
 DIALER = b"holdfast bus: I dialed"
 LISTENER = b"holdfast bus: I was dialed"
@@ -72,15 +73,16 @@ class Hello:
     zone: bytes = b""
     has_secret: bool = False
     nonce: bytes = b""
+    is_invited: bool = False  # an operator told it to call
 
-    def anew(self) -> Hello:
+    def anew(self, is_invited: bool = False) -> Hello:
         """The same with other random bytes, for the next connection."""
-        return replace(self, nonce=secrets.token_bytes(NONCE_BYTES))
+        return replace(self, nonce=secrets.token_bytes(NONCE_BYTES), is_invited=is_invited)
 
     def pack(self) -> bytes:
+        flags = FLAG_SECRET * self.has_secret | FLAG_INVITED * self.is_invited
         body = FIXED.pack(
-            FLAG_SECRET if self.has_secret else 0, self.node_id, self.incarnation, self.run, self.nonce,
-            self.port, self.bus_port,
+            flags, self.node_id, self.incarnation, self.run, self.nonce, self.port, self.bus_port,
         )
         for text in (self.host.encode(), self.path.encode(), self.host_id, self.zone):
             body += bytes([len(text)]) + text
@@ -116,7 +118,7 @@ def read_hello(body: bytes) -> Hello:
         raise Unwelcome("a hello with characters that no name has")
     return Hello(
         node_id, incarnation, run, port, bus_port, host.decode(), path.decode(), host_id, zone,
-        bool(flags & FLAG_SECRET), nonce,
+        bool(flags & FLAG_SECRET), nonce, bool(flags & FLAG_INVITED),
     )
 
 

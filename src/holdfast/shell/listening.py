@@ -9,6 +9,8 @@ from pathlib import Path
 
 from holdfast.shell.settings import SettingsError
 
+USUAL = ("127.0.0.1", "::1", "[::1]", "localhost")  # where nodes of this machine see each other anyway
+
 
 def bind(address: str, port: int, backlog: int, is_shared: bool = False) -> socket.socket:
     """A listening socket. A shared one is one of several, among which the system spreads those who connect."""
@@ -78,6 +80,16 @@ def is_any(address: str) -> bool:
         return ip_address(address.strip("[]")).is_unspecified
     except ValueError:
         return False
+
+
+def only_address(addresses: list[str]) -> str:
+    """The one that others can reach this node by, if it says more than what they see of it; otherwise nothing.
+
+    A node that listens on one of several addresses of its machine calls from whichever the system chooses.
+    """
+    if len(addresses) != 1 or is_any(addresses[0]) or addresses[0] in USUAL or "%" in addresses[0]:
+        return ""
+    return addresses[0].strip("[]")
 
 
 def host_id() -> str:

@@ -67,6 +67,7 @@ def take(server: Server) -> Snapshot:
         add("holdfast_refused_total", refusals, code=code)
     add("holdfast_throttled_total", node.domains.no_token, limit="rate")
     add("holdfast_throttled_total", node.domains.no_place, limit="concurrency")
+    add_domains(server, found)
     for event, count in node.counters.items():
         add("holdfast_events_total", count, event=event)
     commands: dict[bytes, list[int]] = {}
@@ -142,6 +143,17 @@ def add_queue(found: Snapshot, queue: str, row: dict[bytes, int]) -> None:
         found.add(metric, row[name], queue=queue)
 
 
+def add_domains(server: Server, found: Snapshot) -> None:
+    """Of those that held up most. There are no others: holdfast_throttled_total counts for all."""
+    domains = server.node.domains
+    found.add("holdfast_domains", len(domains.table))
+    for each in domains.told.values():
+        name = each.name.decode("utf-8", "backslashreplace")
+        found.add("holdfast_domain_throttled_total", each.no_token, domain=name, limit="rate")
+        found.add("holdfast_domain_throttled_total", each.no_place, domain=name, limit="concurrency")
+        found.add("holdfast_domain_jobs_waiting", each.waiting, domain=name)
+
+
 def add_histograms(server: Server, found: Snapshot) -> None:
     node = server.node
     found.add_times("holdfast_replication_seconds", 1e-3, [node.copying])
@@ -182,6 +194,7 @@ class Metrics:
         every = TAKE_EVERY_S if now - self.asked < WANTED_S else WANTED_S
         if now - self.snapshot.taken >= every:
             self.snapshot = take(self.server)
+            self.server.note_wake(self.server.sockets.turn())  # asked for figures, it counts (core/census.py)
 
     def answer(self, path: str) -> tuple[int, str]:
         """In a thread."""

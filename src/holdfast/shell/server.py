@@ -39,7 +39,7 @@ from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, resid
 from holdfast.shell.guard import Guard
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
-from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there
+from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there, only_address
 from holdfast.shell.metrics import Metrics
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
@@ -325,13 +325,14 @@ class Server:
         path = self.config.text("cluster-bus-unixsocket")
         if path:
             listeners.append(bind_unix(Path(path), "700", self.config.number("tcp-backlog")))
-        me = self.hello(path)
+        me = self.hello(path, addresses)
         self.node.peers[0].facts = PeerFacts(
-            me.node_id, me.incarnation, me.host, me.port, me.bus_port, me.host_id, me.zone
+            me.node_id, me.incarnation, self.config.text("announce-ip"), me.port, me.bus_port, me.host_id, me.zone
         )
         bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node),
                   self.guard.to_nodes, self.guard.from_nodes)
         self.sockets.links.on_lost = bus.lost
+        bus.is_heard = partial(membership.is_heard, self.node)
         for listener in listeners:
             bus.listen(listener)
         for text, place in self.joins.items():
@@ -367,8 +368,8 @@ class Server:
         listeners += [bind(address, self.bus_port, backlog) for address in addresses[1:]]
         return listeners
 
-    def hello(self, path: str) -> Hello:
-        """How this node introduces itself to others."""
+    def hello(self, path: str, addresses: list[str]) -> Hello:
+        """How this node introduces itself to others: at the one address its bus is on, not the one it calls from."""
         text, number = self.config.text, self.config.number
         for name in ("announce-ip", "host-id", "zone"):
             if WORD.fullmatch(text(name).encode()) is None or len(text(name)) > 255:
@@ -376,8 +377,9 @@ class Server:
         return Hello(
             node_id=self.node.node_id, incarnation=self.node.incarnation, run=secrets.randbits(64),
             port=number("announce-port") or self.port, bus_port=number("announce-bus-port") or self.bus_port,
-            host=text("announce-ip"), path=path, host_id=(text("host-id") or host_id()).encode(),
-            zone=text("zone").encode(), has_secret=bool(self.settings.secret),
+            host=text("announce-ip") or only_address(addresses), path=path,
+            host_id=(text("host-id") or host_id()).encode(), zone=text("zone").encode(),
+            has_secret=bool(self.settings.secret),
         )
 
     def read_join(self, text: str) -> Place:
@@ -425,7 +427,8 @@ class Server:
         elif request.kind == effects.VERIFY and session is not None:
             self.guard.verify(session, request.argument)
         elif request.kind == effects.DIAL and self.bus is not None:
-            self.bus.dial(request.argument)
+            members = [peer.node_id() for peer in self.node.peers if peer.is_member or peer is request.peer]
+            self.bus.dial(request.argument, frozenset(members))
         elif request.kind == effects.MEET and self.bus is not None:
             self.bus.meet(request.argument)
         elif request.kind == effects.UNREACHED and self.bus is not None:
@@ -539,6 +542,9 @@ class Server:
     def connection(self, session: Session) -> dict[str, int]:
         facts: dict[str, int] = self.sockets.describe(session)
         return facts
+
+    def are_siblings_safe(self) -> bool:
+        return self.siblings is None or self.siblings.are_safe()
 
     def commands_run(self) -> int:
         listed = sum(entry.calls for entry in self.node.entries.values())

@@ -143,10 +143,15 @@ class Settings:
         self.config.changed.clear()
 
     def lock(self) -> None:
-        """Take the dir for this process: two nodes with one id would be one too many. Raises SettingsError."""
+        """Take the dir for this process: two nodes with one id would be one too many. Raises SettingsError.
+
+        Several behind one port have a folder each, and who starts them has the one around these.
+        """
         if self.dir is not None:
             with said_to_the_user():
                 self.held_lock = lock(self.dir)
+                is_one_of_many = self.config.number("core") > 0
+                identity.check_cores(self.dir, 1 if is_one_of_many else self.config.number("cores"))
 
     def unlock(self) -> None:
         unlock(self.held_lock)

@@ -26,7 +26,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -51,8 +51,8 @@ REFUSED: Final = 12  # id
 ENQUEUE: Final = 13  # id
 HOLDERS: Final = 14  # id, version u8, holders mask
 # Requeue (core/requeue.py).
-WILLQUEUE: Final = 20  # id, holders mask, claims u8
-STATE: Final = 21  # id, state u8, ms i64
+WILLQUEUE: Final = 20  # id, holders mask, claims u8, number i64
+STATE: Final = 21  # id, state u8, ms i64, holders mask, number i64 of the WILLQUEUE or 0
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64
 # Acks (core/acks.py).

@@ -161,6 +161,18 @@ def test_a_stale_token_counts_for_nothing_where_its_giver_could_be_asked() -> No
         assert story.classes() == found, (group, is_calm)
 
 
+def test_which_of_two_tokens_is_stale_their_numbers_say() -> None:
+    """B lends a job to A, where it arrives when its lease is over and another consumer has it from B."""
+    for token, found in (("bbbbbbbb.1.9", {"stale-token"}), ("bbbbbbbb.1.a", set[str]())):
+        story = Story()
+        story.add(0, "x", retry=1, group="g", skips=False)
+        for t, node, each in ((2_000, "B", "bbbbbbbb.1.a"), (2_500, "A", "bbbbbbbb.1.9")):
+            job = {"id": "id-x", "queue": "q", "body": "x", "token": each}
+            story.op(t - 1, node, "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
+        story.op(4_000, "B", "ack", {"ids": ["id-x"], "token": token}, "ok", {"count": 1})
+        assert story.classes() == found, token
+
+
 def test_a_batch_closed_elsewhere_does_not_say_whose_a_token_is() -> None:
     """B had closed the batch before A did, so the id of the final job is of B, which gave both leases. Across a cut A
     could not ask B, and takes the ack: work done is done. If B itself was told, it could not but know."""
@@ -178,6 +190,20 @@ def test_a_batch_closed_elsewhere_does_not_say_whose_a_token_is() -> None:
             story.op(t - 1, "A", "get", {"queues": ["q"]}, "ok", {"jobs": [job]})
         story.op(4_000, told, "ack", {"ids": ["DIbbbbbbbb01"], "token": "bbbbbbbb.1.1"}, "ok", {"count": 1})
         assert story.classes() == found, told
+
+
+def test_the_dead_stay_dead_for_all_who_could_hear_of_it() -> None:
+    """B is cut off when the job dies, and hands it out: before it could hear, or after."""
+    for back, found in ((0, {"revived"}), (3_000, {"revived"}), (9_000, set[str]())):
+        story = Story()
+        story.add(0, "x", replicate=2)
+        if back:
+            story.mark(50, "calm", on=False)
+            story.mark(back, "calm", on=True)
+        story.get(100, "x")
+        story.op(2_000, "A", "dead", {}, "ok", {"rows": [["id-x", "q", "rejected", 1]]})
+        story.get(8_000, "x", node="B")
+        assert story.classes() == found, back
 
 
 def test_at_most_once() -> None:

@@ -8,6 +8,7 @@ import pytest
 from holdfast.core.batches import WAS_DEAD, WAS_DONE, Batch
 from holdfast.core.node import Node
 from holdfast.core.step import Tick, step
+from holdfast.testing.sim.cluster import Cluster
 
 from .making import NODE_ID, Bench
 
@@ -83,6 +84,21 @@ def test_every_end_counts_with_its_cause() -> None:
     assert [said[name] for name in (b"done", b"dead", b"expired", b"deleted")] == [b":1"] * 4
 
 
+def test_a_last_job_that_its_queue_refuses_comes_when_there_is_room() -> None:
+    """No other node beats time for it."""
+    bench = Bench()
+    bench.do("QUEUE", "SET", "after", "maxlen", "1")
+    first = bench.do("ADDJOB", "after", "x", "0") or b""
+    member = add(bench, 0)
+    bench.do("BATCH", "CLOSE", "all", "1", "THEN", "after", "y")
+    bench.do("ACKJOB", member)
+    assert told(bench)[b"state"] == b"closed" and b"MAXLEN" in (bench.do("BATCH", "GET", "all") or b"")
+    bench.do("ACKJOB", first[1:-2])
+    later(bench, 1)
+    assert told(bench)[b"state"] == b"complete" and b"MAXLEN" not in (bench.do("BATCH", "GET", "all") or b"")
+    assert bench.do("QLEN", "after") == b":1\r\n"
+
+
 def test_closing_again() -> None:
     bench = Bench()
     final = bench.do("BATCH", "CLOSE", "all", "2", "THEN", "after", "x")
@@ -90,8 +106,55 @@ def test_closing_again() -> None:
     assert (bench.do("BATCH", "CLOSE", "all", "3") or b"").startswith(b"-ERR this batch was closed")
 
 
+def test_a_batch_can_be_asked_about_from_its_first_job_on() -> None:
+    bench = Bench()
+    add(bench, 3)
+    assert told(bench)[b"state"] == b"open" and told(bench)[b"ended"] == b":0"
+    assert bench.do("BATCH", "LIST") == b"*1\r\n$3\r\nall\r\n"
+
+
+def test_other_nodes_can_be_asked_about_it_too() -> None:
+    sim = Cluster(nodes="ABC", seed=1)
+    sim.run_for(seconds=1)
+    for number in range(6):
+        name = f"b{number}"
+        sim.do("A", "ADDJOB", "q", "x", "0", "BATCH", name, "INDEX", "0")
+        sim.run_for(seconds=1)
+        for node in "ABC":
+            assert "open" in str(sim.do(node, "BATCH", "GET", name)), f"{name} is not known at {node}"
+
+
+@pytest.mark.parametrize("keys", [(), ("GROUP", "g")])
+def test_many_members_added_at_once_have_one_index_each(keys: tuple[str, ...]) -> None:
+    bench = Bench()
+    bench.do("ADDJOBS", "q", "0", "3", "a", "b", "c", "BATCH", "all", "INDEX", "5", *keys)
+    assert sorted(job.more.index - 1 for job in bench.node.all_jobs() if job.more) == [5, 6, 7]
+    assert (bench.do("ADDJOBS", "q", "0", "2", "a", "b", "BATCH", "all", "INDEX", "999999") or b"").startswith(b"-ERR")
+
+
+def test_an_index_and_a_count_that_cannot_both_be_are_refused() -> None:
+    bench = Bench()
+    bench.do("ACKJOB", add(bench, 9))
+    assert (bench.do("BATCH", "CLOSE", "all", "9") or b"").startswith(b"-ERR the job with INDEX 9 ")
+    assert bench.do("BATCH", "CLOSE", "all", "10") == b"+OK\r\n"
+    assert (bench.do("ADDJOB", "q", "b", "0", "BATCH", "all", "INDEX", "10") or b"").startswith(b"-ERR this batch was")
+    assert (bench.do("ADDJOBS", "q", "0", "2", "b", "c", "BATCH", "all", "INDEX", "9") or b"").startswith(b"-ERR")
+    add(bench, 8)
+
+
+@pytest.mark.parametrize("index", [*range(20), 999_999])
+def test_the_last_index(index: int) -> None:
+    batch = Batch(b"b", 0)
+    assert batch.last() == -1
+    batch.note(index, WAS_DONE)
+    batch.note(index // 2, WAS_DONE)
+    assert batch.last() == index
+
+
 @pytest.mark.parametrize("words", [
-    ["CLOSE", "all"], ["CLOSE", "all", "-1"], ["CLOSE", "all", "1000001"], ["CLOSE", "all", "2", "THEN", "q"],
+    ["CLOSE", "all"], ["CLOSE", "all", "1", "THEN", "q", "b", "UNIQUE", "k"],
+    ["CLOSE", "all", "1", "THEN", "q", "b", "BATCH", "all", "INDEX", "0"],
+    ["CLOSE", "all", "-1"], ["CLOSE", "all", "1000001"], ["CLOSE", "all", "2", "THEN", "q"],
     ["CLOSE", "all", "2", "THEN", "q", "b", "RETRY", "x"], ["GET"], ["OPEN", "all"], ["CLOSE", "", "1"],
     ["CLOSE", "x" * 2000, "1"], ["GET", "all", "more"],
 ])

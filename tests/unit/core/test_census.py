@@ -1,8 +1,12 @@
-"""What CLUSTER QSTAT says of jobs that are not queued, and how fast queues are: two nodes in one simulation."""
+"""What CLUSTER QSTAT says of jobs that are not queued, and how fast queues are: of a cluster, and of one node."""
 from __future__ import annotations
 
 from typing import Any
 
+from tests.unit.core.making import Bench
+
+from holdfast.core import heal, views
+from holdfast.core.job import HANDED_OUT
 from holdfast.testing.sim.cluster import Cluster
 
 
@@ -36,3 +40,61 @@ def test_rates_are_of_the_last_second() -> None:
         seen.append(figures(sim, "B", "q")["in-per-second"])
     assert 10 <= max(seen) <= 80
     assert seen[-1] == 0
+
+
+def lone() -> Bench:
+    """A node that has never had a peer, and so no beat: a job each that is delayed, with a worker and dead."""
+    bench = Bench()
+    bench.do("ADDJOB", "q", "later", "0", "DELAY", "600")
+    for _ in range(2):
+        bench.do("ADDJOB", "q", "now", "0", "ATTEMPTS", "1")
+        bench.do("GETJOB", "FROM", "q")
+    taken = next(job for job in bench.node.all_jobs() if job.flags & HANDED_OUT)
+    bench.do("NACK", bench.node.id_text(taken))
+    return bench
+
+
+def of_lone(bench: Bench) -> list[int]:
+    """As a page asks (CLUSTER QSTAT), and the figures that Prometheus gets."""
+    bench.do("CLUSTER", "QSTAT", "*")
+    row = dict(zip(views.FIELDS, views.figures(bench.node, bench.node.queues[b"q"]), strict=True))
+    return [row[name] for name in (b"out", b"delayed", b"dead-kept")]
+
+
+def test_a_node_without_peers_counts_for_whoever_asks() -> None:
+    bench = lone()
+    assert of_lone(bench) == [1, 1, 1]
+    bench.do("ADDJOB", "q", "later", "0", "DELAY", "600")
+    bench.wait(1000)
+    assert of_lone(bench) == [1, 2, 1]
+
+
+def test_a_node_without_peers_whose_figures_nobody_wants_does_not_count() -> None:
+    bench = lone()
+    of_lone(bench)
+    walks = bench.node.census.number
+    bench.wait(60_000)
+    assert bench.node.census.number == walks
+    bench.do("CLUSTER", "QSTAT", "*")
+    assert bench.node.census.number == walks + 1
+
+
+def test_a_node_without_peers_tells_rates() -> None:
+    bench = lone()
+    of_lone(bench)
+    bench.wait(2000)
+    of_lone(bench)
+    for _ in range(40):
+        bench.do("ADDJOB", "q", "x", "0")
+    bench.wait(1000)
+    row = views.figures(bench.node, bench.node.queues[b"q"])
+    assert row[views.FIELDS.index(b"in-per-second")] == 40
+
+
+def test_many_jobs_are_counted_in_slices() -> None:
+    bench = Bench()
+    for number in range(heal.JOBS_PER_BEAT + 5000):
+        bench.do("ADDJOB", "q", str(number), "0", "DELAY", "600")
+    assert of_lone(bench)[1] == 0  # no walk has come to its end
+    bench.wait(1000)
+    assert of_lone(bench)[1] == heal.JOBS_PER_BEAT + 5000

@@ -10,6 +10,8 @@ from holdfast.core.job import DEAD, Job
 from holdfast.core.limits import RESULT_BYTES, RESULTS_PERCENT, TRIES_KEPT, WAIT_IDS_MAX, WORKERS_MAX
 from holdfast.core.node import Node
 from holdfast.core.snapshot import Walk
+from holdfast.core.step import Tick, step
+from holdfast.testing.sim.cluster import Cluster
 
 from .making import NODE_ID, Bench
 
@@ -51,6 +53,36 @@ def test_the_latest_tries_are_kept_and_all_are_counted() -> None:
     assert more.failures == TRIES_KEPT + 3
 
 
+@pytest.mark.parametrize(("options", "seconds"), [(("RETRYAFTERMS", "3000"), 3),
+                                                  (("RETRYAFTERMS", "3000", "DELAY", "1"), 3),
+                                                  (("RETRYAFTERMS", "3000", "DELAY", "5"), 5)])
+def test_a_job_that_should_be_tried_later_is(options: tuple[str, ...], seconds: int) -> None:
+    """Whatever becomes of its domain: it has none."""
+    bench = Bench()
+    jid = add(bench)
+    bench.do("GETJOB", "FROM", "q")
+    assert bench.do("NACK", jid, *options) == b":1\r\n"
+    bench.now += seconds * 1000 - 1
+    step(bench.node, bench.now, Tick())
+    assert bench.do("QLEN", "q") == b":0\r\n"
+    bench.now += 1
+    step(bench.node, bench.now, Tick())
+    assert bench.do("QLEN", "q") == b":1\r\n"
+
+
+def test_every_node_says_why_a_job_is_not_moved() -> None:
+    """Those with a copy, those without one, and the home of its key."""
+    sim = Cluster(nodes="ABCD", seed=1)
+    sim.run_for(seconds=1)
+    keyed = sim.do("A", "ADDJOB", "q", "x", "0", "REPLICATE", "2", "UNIQUE", "k")["reply"]
+    plain = sim.do("A", "ADDJOB", "q", "x", "0", "REPLICATE", "2")["reply"]
+    sim.do("A", "QUEUE", "SET", "closed", "paused", "in")
+    sim.run_for(seconds=1)
+    for node in "ABCD":
+        assert "stays in its queue" in str(sim.do(node, "MOVE", keyed, "other")), f"{node} does not say so"
+        assert "PAUSED" in str(sim.do(node, "MOVE", plain, "closed")), f"{node} does not say so"
+
+
 def test_results_take_their_share_of_memory_and_no_more() -> None:
     bench = Bench(maxmemory="4mb")
     size = 60_000
@@ -61,6 +93,20 @@ def test_results_take_their_share_of_memory_and_no_more() -> None:
     assert len(bench.node.results.kept) == most < len(ids)
     assert bench.node.counters["results-given-up"] == len(ids) - most
     assert list(bench.node.results.kept) == ids[-most:], "the oldest went first"
+
+
+def test_a_shorter_time_for_results_holds_at_once() -> None:
+    """Also for those that are kept: they must not stand before what is kept for less."""
+    bench = Bench()
+    ids = [add(bench), add(bench)]
+    bench.do("ACKJOB", ids[0], "RESULT", "old")
+    bench.do("CONFIG", "SET", "result-ttl", "2")
+    bench.do("ACKJOB", ids[1], "RESULT", "new")
+    assert b"old" in (bench.do("WAITJOB", ids[0], "NOHANG") or b"")
+    bench.now += 2_000
+    assert all(b"unknown" in (bench.do("WAITJOB", jid, "NOHANG") or b"") for jid in ids)
+    step(bench.node, bench.now, Tick())
+    assert not bench.node.results.kept
 
 
 def test_no_more_jobs_are_waited_for_than_can_be() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core import links
-from holdfast.core.peers import Peer, PeerFacts
+from holdfast.core.peers import NODES_MAX, Peer, PeerFacts
 
 from .making import Bench
 
@@ -64,3 +64,9 @@ def test_a_time_that_no_clock_shows_ends_the_link() -> None:
         link = Link(0)
         frame = (1).to_bytes(8, "little") + bytes(8) + time.to_bytes(8, "little", signed=True)
         assert not link.node.frame(link.peer, frame)
+
+
+def test_each_of_many_nodes_has_a_bit_of_its_own() -> None:
+    """Compiled, too, where a number written down has 32 bits."""
+    facts = PeerFacts(b"1" * 40, 1, "10.0.0.2", 7711, 17711)
+    assert [Peer(index, facts).bit for index in range(NODES_MAX + 1)] == [1 << index for index in range(NODES_MAX + 1)]

@@ -8,10 +8,11 @@ from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
 from holdfast.core.errors import NO_REPL_REMOVED
 from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, TOMB_BYTES, TOMBS_GIVEN_UP, TOMBS_MAX
-from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, met
+from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, STRANGERS_MAX, met
 from holdfast.core.node import Node
-from holdfast.core.peers import NODES_MAX, Peer, PeerFacts, Tomb
+from holdfast.core.peers import NODES_MAX, SOMEBODY, Peer, PeerFacts, Tomb
 from holdfast.core.session import Session
+from holdfast.core.snapshot import Walk
 
 from .making import START_MS
 
@@ -124,6 +125,22 @@ def test_meet_is_tried_less_and_less_often_and_given_up() -> None:
     assert b"handshake" not in a.do("CLUSTER", "NODES")
     a.sleep(MEET_MS)
     assert a.asked(MEET) == []
+
+
+def test_a_meeting_that_nobody_keeps_can_be_taken_back() -> None:
+    """By the number that stands in for the id, and that stays the same when another has been met."""
+    a = Member("a")
+    for name in ("one", "wrong", "three"):
+        assert a.do("CLUSTER", "MEET", name, "7712") == b"+OK\r\n"
+    met(a.node, b"one:17712")
+    assert b"%040x wrong:7712 handshake" % 2 in a.do("CLUSTER", "NODES")
+    assert a.do("CLUSTER", "FORGET", f"{2:040x}") == b"+OK\r\n"
+    assert a.asked(UNREACHED) == [b"wrong:17712"]
+    assert a.do("CLUSTER", "NODES").count(b"handshake") == 1 and b"three" in a.do("CLUSTER", "NODES")
+    assert a.do("CLUSTER", "FORGET", f"{2:040x}").startswith(b"-ERR Unknown node")
+    a.asked(MEET)
+    a.sleep(MEET_MS // 2)
+    assert {*a.asked(MEET)} == {b"three:17712"}
 
 
 def test_there_is_a_bound_to_how_many_are_met_at_once() -> None:
@@ -252,3 +269,156 @@ def test_an_older_life_of_a_node_is_not_let_in() -> None:
     assert a.node.link_up(PeerFacts(b.id, START_MS - 1, "127.0.0.1", 7711, 17711)) is None
     assert a.node.by_id[b.id].is_linked
     assert a.node.link_up(PeerFacts(b.id, START_MS + 1, "127.0.0.1", 7711, 17711)) is not None
+
+
+def test_nodes_that_cannot_be_numbered_are_somebody_and_the_link_goes_on() -> None:
+    """A has forgotten many that held its job. B, who has met none of them, can name some; for the others one stands
+    that never answers: B does not collect, and A, who knows them all, does."""
+    a, b = Member("a"), Member("b")
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "1", "RETRY", "60")
+    [job] = a.node.all_jobs()
+    jid = a.node.id_text(job)
+    for i in range(40):
+        gone = a.node.add_peer(PeerFacts(b"%040x" % (i + 1), 1, "", 0, 0))
+        assert gone is not None
+        gone.forgotten_until = a.node.now
+        job.holders |= gone.bit
+    to_b, to_a = link(a, b)
+    job.replicate = 2
+    a.sleep(2000)
+    talk(a, b, to_b, to_a)
+    [copy] = b.node.all_jobs()
+    assert SOMEBODY in b.node.by_id and copy.holders & b.node.by_id[SOMEBODY].bit
+    assert len(b.node.peers) == 1 + 1 + STRANGERS_MAX + 1
+    assert b.do("ACKJOB", jid) == b":1\r\n"
+    talk(a, b, to_b, to_a)
+    assert b.node.jobs == 1, "collected without somebody"
+    for _ in range(20):
+        a.sleep(1000)
+        b.sleep(1000)
+        talk(a, b, to_b, to_a)
+    assert a.node.jobs == b.node.jobs == 0
+    assert a.node.notices == b.node.notices == []
+
+
+def test_a_node_that_can_know_no_more_nodes_says_so_once() -> None:
+    a = Member("a")
+    for i in range(NODES_MAX + 3):
+        a.node.link_up(PeerFacts(b"%040x" % (i + 1), 1, "10.0.0.2", 7711, 17711))
+    assert len(a.node.peers) == NODES_MAX
+    [(who, words)] = a.node.notices
+    assert who == a.id and f"knows {NODES_MAX} nodes" in words
+
+
+def test_why_a_frame_is_refused_is_told() -> None:
+    a, b = Member("a"), Member("b")
+    to_b, _ = link(a, b)
+    assert not a.node.frame(to_b, bytes(7))
+    [(who, words)] = a.node.notices
+    assert who == b.id and "refused" in words
+
+
+def test_a_leaving_node_says_what_keeps_it() -> None:
+    a, b = Member("a"), Member("b")
+    to_b, to_a = link(a, b)
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "1", "RETRY", "60")
+    assert a.do("GETJOB", "FROM", "q").startswith(b"*1")
+    assert b"cluster_leaving" not in a.do("CLUSTER", "INFO")
+    assert a.do("CLUSTER", "LEAVING", "maybe").endswith(b"Use 'yes', 'no' or 'status'\r\n")
+    a.do("CLUSTER", "LEAVING", "yes")
+    info = a.do("CLUSTER", "INFO")
+    assert b"cluster_leaving_leases:1\r\n" in info and b"cluster_leaving_copies_short:0\r\n" in info
+    assert a.do("CLUSTER", "LEAVING", "status") == b"+draining\r\n"
+    [job] = a.node.all_jobs()
+    a.do("ACKJOB", a.node.id_text(job))
+    talk(a, b, to_b, to_a)
+    assert a.do("CLUSTER", "LEAVING", "status") == b"+safe\r\n"
+
+
+def test_a_reset_node_stays_alone_until_an_operator_brings_it_together_with_somebody() -> None:
+    """The others have it for a member, and call it: also a new one, which it never knew."""
+    a, b, c, new = Member("a"), Member("b", "10.0.0.2"), Member("c", "10.0.0.3"), Member("d", "10.0.0.4")
+    for other in (b, c):
+        link(a, other)
+    a.do("CLUSTER", "RESET")
+    for other in (b, c):
+        a.node.link_down(a.node.by_id[other.id])
+    a.sleep(10 * FORGET_MS)
+    assert [a.node.link_up(other.facts) for other in (b, c, new)] == [None] * 3
+    assert "was reset" in a.node.notices[0][1]
+    a.do("CLUSTER", "MEET", "10.0.0.2", "7711")
+    assert a.node.link_up(b.facts) is not None
+    assert a.node.link_up(c.facts) is not None, "it is of the cluster of the node that was to be met"
+
+
+def test_a_reset_node_that_is_brought_into_another_cluster_is_not_pulled_back_into_the_first() -> None:
+    a, b, other = Member("a"), Member("b", "10.0.0.2"), Member("d", "10.0.0.4")
+    link(a, b)
+    a.do("CLUSTER", "RESET")
+    a.node.link_down(a.node.by_id[b.id])
+    facts = PeerFacts(other.id, START_MS, "10.0.0.4", 7711, 17711, is_invited=True)
+    assert a.node.link_up(facts) is not None, "the operator of the other has said so"
+    a.sleep(10 * FORGET_MS)
+    assert a.node.link_up(b.facts) is None
+    [(who, _)] = [each for each in a.node.notices if "was reset" in each[1]]
+    assert who == b.id
+
+
+def test_who_is_told_of_after_a_reset_is_called() -> None:
+    """A new node of the old cluster has called because its operator said so: the others are where it is."""
+    a, b, new = Member("a"), Member("b", "10.0.0.2"), Member("d", "10.0.0.4")
+    link(a, b)
+    a.do("CLUSTER", "RESET")
+    a.node.link_down(a.node.by_id[b.id])
+    link(new, b)
+    to_new = a.node.link_up(PeerFacts(new.id, START_MS, "10.0.0.4", 7711, 17711, is_invited=True))
+    assert to_new is not None and new.node.link_up(a.facts) is not None
+    a.asked(DIAL)
+    carry(new, a, to_new)
+    assert a.asked(DIAL) == [b"10.0.0.2:17711"]
+    assert a.node.link_up(b.facts) is not None
+
+
+def test_that_a_node_was_reset_is_known_after_a_restart() -> None:
+    a, b = Member("a"), Member("b", "10.0.0.2")
+    a.node.is_recording = True
+    link(a, b)
+    a.do("CLUSTER", "RESET")
+    kept = a.node.take_records()
+    again = Member("a")
+    again.node.load(kept)
+    again.sleep(10 * FORGET_MS)
+    assert again.node.link_up(b.facts) is None
+
+
+def test_a_node_that_was_told_of_and_does_not_answer_is_told_to_the_log_once() -> None:
+    a, b, c = Member("a"), Member("b"), Member("c", "10.0.0.3")
+    to_b, to_a = link(a, b)
+    link(b, c)
+    for _ in range(120):
+        a.sleep(1000)
+        b.sleep(1000)
+        talk(a, b, to_b, to_a)
+    [(who, words)] = [each for each in a.node.notices if "cannot be reached" in each[1]]
+    assert who == c.id and "node bbbbbbbb" in words and "10.0.0.3:17711" in words
+
+
+def test_a_restart_lets_go_of_forgotten_nodes_that_no_job_names() -> None:
+    a = Member("a")
+    a.node.is_recording = True
+    for i in range(NODES_MAX - 1):
+        facts = PeerFacts(b"%040x" % (i + 1), 1, "10.0.0.2", 7711, 17711)
+        assert a.node.link_up(facts) is not None
+        a.do("CLUSTER", "FORGET", facts.node_id)
+    a.node.link_down(a.node.peers[5])
+    a.do("ADDJOB", "q", "body", "0", "REPLICATE", "1", "RETRY", "60", "DELAY", "30")
+    [job] = a.node.all_jobs()
+    named = a.node.peers[40]
+    job.holders |= named.bit
+    assert a.node.add_peer(PeerFacts(b"b" * 40, 1, "10.0.0.2", 7711, 17711)) is None
+    again = Member("a")
+    again.node.load(Walk(a.node).take_records(1 << 30))
+    assert [peer.node_id() for peer in again.node.peers[1:]] == [named.node_id()]
+    [job] = again.node.all_jobs()
+    [kept] = again.node.peers[1:]
+    assert job.holders == 1 | kept.bit and kept.is_forgotten() and kept.has_missed

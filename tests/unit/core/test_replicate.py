@@ -4,49 +4,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core import replicate
-from holdfast.core.job import Job
-from holdfast.core.peers import Peer, PeerFacts
 from holdfast.wire import bus
 
-from .making import NODE_ID, Bench
-
-
-class Mesh(Bench):
-    """The node and peers it has links with, each written as machine or machine/zone; this node is on `a`."""
-
-    def __init__(self, *places: str, zone: str = "", **settings: str) -> None:
-        super().__init__(**settings)
-        self.node.peers[0].facts = PeerFacts(NODE_ID, 1, "", 7711, 17711, b"a", zone.encode())
-        self.peers: list[Peer] = []
-        for number, place in enumerate(places):
-            machine, _, peer_zone = place.partition("/")
-            facts = PeerFacts(b"%040x" % (number + 1), 1, "10.0.0.2", 7711, 17711, machine.encode(), peer_zone.encode())
-            peer = self.node.link_up(facts)
-            assert peer is not None
-            self.peers.append(peer)
-        self.node.flush()
-        self.node.frames.clear()
-
-    def add(self, *options: str) -> Job:
-        self.do("ADDJOB", "q", "body", "0", *options)
-        return self.node.all_jobs()[-1]
-
-    def asked(self, job: Job) -> list[int]:
-        """Peers that were sent a copy, by their number in `places`."""
-        return [number for number, peer in enumerate(self.peers) if peer.bit & job.holders]
-
-    def confirm(self, job: Job, number: int) -> bool:
-        """The peer says it has its copy; whether the job is accepted by that."""
-        peer = self.peers[number]
-        words = bytes([bus.GOTJOB]) + self.node.id_text(job) + bytes([replicate.version_of(job)])
-        frame = (peer.received + 1).to_bytes(8, "little") + bytes(16) + words
-        assert self.node.frame(peer, frame)
-        return job.task is None
-
-    def wait(self, ms: int) -> None:
-        self.now += ms
-        self.node.set_time(self.now, self.now)
-        self.node.tick()
+from .making import Mesh
 
 
 @pytest.mark.parametrize(
@@ -125,8 +85,6 @@ def test_replies_to_one_session_leave_as_one_piece_and_in_order() -> None:
     """A frame that answers for many jobs, the second before the first."""
     mesh = Mesh("b")
     first, second = (mesh.add("REPLICATE", "2"), mesh.add("REPLICATE", "2"))
-    peer = mesh.peers[0]
-    words = b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) + b"\x00" for job in (second, first))
-    assert mesh.node.frame(peer, (peer.received + 1).to_bytes(8, "little") + bytes(16) + words)
+    mesh.say(0, b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) + b"\x00" for job in (second, first)))
     expected = b"".join(b"+" + mesh.node.id_text(job) + b"\r\n" for job in (first, second))
     assert [data for _, data in mesh.node.wakeups] == [expected]

@@ -113,6 +113,26 @@ def test_a_domain_slows_down_for_everybody() -> None:
     assert 30 <= len(times) <= 80  # about half of the rate, growing
 
 
+def test_every_node_says_how_slow_a_domain_is() -> None:
+    """Also one that knows nothing of it; and none makes something up if the one that knows is gone."""
+    sim = Cluster(nodes="ABC", seed=5)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "1/s", "ADAPT", "yes")
+    sim.run_for(seconds=1)
+    fill(sim, 3, "DOMAIN", "d", at="A")
+    job = sim.consume(at="A")
+    sim.do("A", "NACK", job, "RETRYAFTERMS", "60000")
+    sim.run_for(seconds=1)
+    for name in "ABC":
+        said = sim.do(name, "DOMAIN", "GET", "d")["reply"]
+        assert said[said.index("share") + 1] == 500, f"{name} says that it is as fast as ever"
+        assert said[said.index("next-in") + 1] > 50_000, f"{name} says that the next may go out"
+    throttles = {name: sim.hosts[name].node.domains.table.get(b"d") for name in sim.names}
+    keeper = next(name for name, each in throttles.items() if each and each.shared and each.shared.epoch >= 0)
+    sim.cut(keeper)
+    said = sim.do("ABC".replace(keeper, "")[0], "DOMAIN", "GET", "d")["reply"]
+    assert said[said.index("share") + 1] is None and said[said.index("next-in") + 1] is None
+
+
 class Worker:
     """Takes a job, works on it for a while, acks it."""
 

@@ -1,10 +1,15 @@
 """Histograms of waiting and running: every job once, in the place where its time belongs."""
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from core.making import Bench
+from holdfast.core import domains as domains_of_node
+from holdfast.core.limits import DOMAINS_TOLD_MAX
 from holdfast.core.queue import Queue
+from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.times import BOUNDS, Times
 
 
@@ -108,4 +113,48 @@ def test_limits_that_let_nothing_pass_are_counted() -> None:
         for _ in range(2):
             add(bench, "DOMAIN", domain)
     assert (bench.do("GETJOB", "NOHANG", "COUNT", "4", "FROM", "q") or b"").startswith(b"*2")
-    assert bench.node.domains.no_token > 0 and bench.node.domains.no_place > 0
+    domains = bench.node.domains
+    slow, narrow = domains.table[b"slow.example"], domains.table[b"narrow.example"]
+    assert slow.no_token == domains.no_token > 0 == slow.no_place
+    assert narrow.no_place == domains.no_place > 0 == narrow.no_token
+    assert domains.told == {b"slow.example": slow, b"narrow.example": narrow}
+
+
+def test_the_domains_that_held_up_most_are_told_of_and_no_others() -> None:
+    """However many there are, and in whatever order their counts rise."""
+    domains, chance = Domains(), random.Random(7)
+    throttles = [Throttle(b"%d.example" % number, None) for number in range(5 * DOMAINS_TOLD_MAX)]
+    for turn in range(20_000):
+        each = throttles[int(len(throttles) * chance.random() ** (1 + turn % 3))]
+        each.no_token += 1
+        domains.was_closed(each)
+        assert len(domains.told) <= DOMAINS_TOLD_MAX
+    most = sorted((int(each.no_token) for each in throttles), reverse=True)[:DOMAINS_TOLD_MAX]
+    assert sorted((int(each.no_token) for each in domains.told.values()), reverse=True) == most
+
+
+def test_a_domain_that_is_forgotten_leaves_its_place_to_another() -> None:
+    bench = Bench()
+    bench.do("DOMAIN", "SET", "*", "RATE", "1/s", "BURST", "1")
+    for number in range(DOMAINS_TOLD_MAX):
+        for _ in range(2):
+            add(bench, "DOMAIN", f"{number}.example", "TTL", "10", "RETRY", "5")
+    bench.do("GETJOB", "NOHANG", "COUNT", "1000", "FROM", "q")
+    assert len(bench.node.domains.told) == DOMAINS_TOLD_MAX
+    bench.do("FLUSHALL")
+    bench.wait(60_000)
+    domains_of_node.sweep(bench.node)
+    assert bench.node.domains.told == bench.node.domains.table == {}
+    for _ in range(2):
+        add(bench, "DOMAIN", "late.example")
+    bench.do("GETJOB", "NOHANG", "COUNT", "10", "FROM", "q")
+    assert list(bench.node.domains.told) == [b"late.example"]
+
+
+def test_what_a_queue_holds_up_is_no_matter_of_domains() -> None:
+    bench = Bench()
+    bench.do("QUEUE", "SET", "q", "rate", "1/m", "burst", "1")
+    for _ in range(3):
+        add(bench)
+    bench.do("GETJOB", "NOHANG", "COUNT", "3", "FROM", "q")
+    assert bench.node.domains.no_token > 0 and not bench.node.domains.told

@@ -34,8 +34,23 @@ def test_a_command_takes_a_role(words: bytes, roles: int) -> None:
 @pytest.mark.parametrize(("words", "queues"), [
     (b"ADDJOB q b 0", [b"q"]), (b"GETJOB NOHANG FROM a b", [b"a", b"b"]), (b"JSCAN 0", [b"*"]),
     (b"JSCAN 0 QUEUE q", [b"q"]), (b"QUEUE GET q maxlen", [b"q"]), (b"PING", []),
+    (b"JSCAN queue q BUSYLOOP =x REPLY all", [b"q"]), (b"SCAN job 0 QUEUE q", [b"q"]), (b"SCAN queue 0", [b"*"]),
+    (b"DEAD LIST COUNT 5 QUEUE q", [b"q"]), (b"DEAD LIST", [b"*"]),
 ])
 def test_a_command_touches_queues(words: bytes, queues: list[bytes]) -> None:
+    argv = words.split()
+    assert touched(Bench().node, argv, needs(argv[0], argv)[1]) == queues
+
+
+@pytest.mark.parametrize(("words", "queues"), [
+    (b"JSCAN 0 QUEUE mine QUEUE other", [b"mine", b"other"]),
+    (b"DEAD LIST QUEUE mine QUEUE other", [b"mine", b"other"]),
+    (b"JSCAN BUSYLOOP 0 QUEUE mine queue other", [b"mine", b"other"]),
+    (b"JSCAN TENANT QUEUE tenant t", [b"*"]), (b"DEAD LIST ERROR queue error x", [b"*"]),
+    (b"STAGE ADD s other 2 QUEUE mine", [b"*"]), (b"CLAIM TAKE g 1 1 COUNT 1 LEASEMS 1 FROM queue mine other", [b"*"]),
+])
+def test_the_word_queue_does_not_lead_astray(words: bytes, queues: list[bytes]) -> None:
+    """What is checked is what the command keeps to: named twice, the last; as a value, a body or a name, nothing."""
     argv = words.split()
     assert touched(Bench().node, argv, needs(argv[0], argv)[1]) == queues
 

@@ -209,6 +209,48 @@ async def test_of_two_granted_connections_the_later_grant_counts(post: Poster) -
         caller.close()
 
 
+async def test_at_a_members_address_nobody_else_is_made_one(post: Poster, caplog: pytest.LogCaptureFixture) -> None:
+    """Another cluster has been started where a member was: neither side takes the other for one of its own. Whom an
+    operator wants met is met, whoever it is, and hears that it is so."""
+    a, b = post(SMALL), post(LARGE)
+    there = str(b.place()).encode()
+    for _ in range(3):
+        a.bus.dial(there, frozenset([OTHER]))
+        await settle(a, b)
+    assert not a.links and not b.links
+    assert caplog.text.count("left alone") == 1
+    a.bus.dial(there, frozenset([OTHER, LARGE]))
+    await until(lambda: len(a.links) == len(b.links) == 1)
+    assert not b.facts[SMALL].is_invited
+    a.lose(LARGE)
+    b.lose(SMALL)
+    a.bus.meet(there)
+    await until(lambda: len(a.links) == len(b.links) == 1)
+    assert b.facts[SMALL].is_invited and not a.facts[LARGE].is_invited
+
+
+async def test_of_two_nodes_with_one_id_the_one_that_is_linked_stays(
+    post: Poster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody has started a copy of a node's folder. When the first is not heard any more it may have moved."""
+    for small, large in ((SMALL, LARGE), (LARGE, SMALL)):
+        caplog.clear()
+        a, b, copy = post(small), post(large, run=1), post(large, run=2)
+        a.bus.dial(str(b.place()).encode())
+        await until(lambda a=a, b=b: len(a.links) == len(b.links) == 1)  # type: ignore[misc]
+        a.bus.is_heard = lambda peer: True
+        for _ in range(3):
+            copy.bus.dial(str(a.place()).encode())
+            a.bus.dial(str(copy.place()).encode())
+            await settle(a, b, copy)
+        assert is_one_link(a, b) and not copy.links
+        assert caplog.text.count("two nodes have the id") == 1
+        a.bus.is_heard = lambda peer: False
+        copy.bus.dial(str(a.place()).encode())
+        await until(lambda copy=copy: bool(copy.links))  # type: ignore[misc]
+        assert is_one_link(a, copy)
+
+
 # -- places ------------------------------------------------------------------------------------------------
 
 
@@ -451,10 +493,10 @@ def test_a_hello_as_bytes() -> None:
     """Golden: another version of this program must be able to read it."""
     data = HELLO.pack()
     assert data == (
-        b"HOLDFAST" + b"\x03\x00" + b"\x75\x00" + b"\x01" + SMALL + b"\xff" * 7 + b"\x7f" + b"\xff" * 8
+        b"HOLDFAST" + b"\x04\x00" + b"\x75\x00" + b"\x01" + SMALL + b"\xff" * 7 + b"\x7f" + b"\xff" * 8
         + NONCE + b"\xff\xff\x01\x00" + b"\x0chost.example" + b"\x06/run/x" + b"\x01h" + b"\x01z"
     )
-    assert handshake.read_head(data[:HEAD.size]) == (3, len(data) - HEAD.size)
+    assert handshake.read_head(data[:HEAD.size]) == (4, len(data) - HEAD.size)
     assert handshake.read_hello(data[HEAD.size:]) == HELLO
     assert HELLO.anew().nonce != HELLO.anew().nonce
 

@@ -27,11 +27,14 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
     """Jobs that belong together: ADDJOB … BATCH name INDEX i, with an index from 0 for each.
 
     CLOSE says how many there are. When each of them has been acknowledged, has died, expired or was deleted, the job
-    after THEN is added, once, with the headers `batch` and `batch-failed`: the name, and how many were not done.
+    after THEN is added, once, with the headers `batch` and `batch-failed`: the name, and how many were not done. It may
+    belong to another batch, and cannot be UNIQUE.
     It answers with the id that this job will have, or OK without one. CLOSE again changes nothing if it says the same,
     and is refused otherwise. GET tells how far a batch is: its state (open, closed, complete), how many there are, have
-    ended, and how, and which are missing, the first ten. LIST tells the names of the batches this node knows. A batch
-    that nobody closes is given up when nothing was heard of it for a week.
+    ended, and how, which are missing, the first ten, and as `put-off` why the last job could not be added yet, as its
+    queue is full or paused: that is tried again each second. LIST tells the names of the batches this node counts
+    for, which is one to three nodes for each. A batch that nobody closes is given up when nothing was heard of it for
+    a week.
     """
     word = argv[1].upper()
     if word == b"LIST" and len(argv) == 2:
@@ -74,6 +77,11 @@ def check_close(node: Node, session: Session, argv: list[bytes]) -> None:
     check_body(node, argv[6])
     options = batches.read_options(argv[5:])
     options.settle_words(node)
+    more = options.more
+    if more is not None and more.unique:
+        raise BadRequest(errors.THEN_UNIQUE)
+    if more is not None and more.batch == argv[2]:
+        raise BadRequest(errors.THEN_ITSELF)
     if len(argv) > batches.WORDS_MAX:
         raise BadRequest(errors.SYNTAX)
 
@@ -85,6 +93,8 @@ def close(node: Node, argv: list[bytes]) -> None:
     if known is not None and known.count >= 0:
         if known.count != count or known.words != final:
             raise BadRequest(errors.BATCH_CLOSED)
+    elif known is not None and known.last() >= count:
+        raise BadRequest(errors.BATCH_SEEN % int(known.last()))
     else:
         drawn = argv[4] if final and is_id(argv[4]) else b""
         known = batches.close(node, argv[2], count, final, drawn)
@@ -99,7 +109,7 @@ def get(node: Node, session: Session, name: bytes) -> None:
     if found is None:
         write_null(out, session)
         return
-    write_array(out, 14 + 2 * len(CAUSE_NAMES))
+    write_array(out, 16 + 2 * len(CAUSE_NAMES))
     write_bulk(out, b"name")
     write_bulk(out, name)
     write_bulk(out, b"state")
@@ -119,6 +129,11 @@ def get(node: Node, session: Session, name: bytes) -> None:
     write_bulk(out, b"final")
     if found.final:
         write_bulk(out, found.final)
+    else:
+        write_null(out, session)
+    write_bulk(out, b"put-off")
+    if found.refusal:
+        write_bulk(out, found.refusal)
     else:
         write_null(out, session)
 

@@ -10,7 +10,7 @@ from holdfast.core.claims import Claim
 from holdfast.core.commands.jobs import take, write_job_id
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import CLAIM_JOBS_MAX, CLAIM_READ_BYTES, DURATION_S_MAX, KEY_BYTES_MAX
-from holdfast.core.parse import at_least, integer, value_of
+from holdfast.core.parse import at_least, integer, no_option, value_of
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null_array
 from holdfast.core.session import Session
@@ -85,7 +85,7 @@ def take_claim(node: Node, session: Session, argv: list[bytes]) -> None:
         elif word == b"LEASEMS":
             ms = lease_ms(value_of(argv, i))
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
         i += 2
     names = list(dict.fromkeys(argv[i + 1:]))
     if not names or count == 0 or ms == 0:

@@ -72,7 +72,8 @@ def trust(session: Session) -> None:
 def hello(node: Node, session: Session, argv: list[bytes]) -> None:
     """Without arguments Disque's greeting: this node's id and all nodes with address and priority.
 
-    With 2 or 3 Redis' greeting: the protocol to speak from now on, as current Redis clients ask for.
+    With 2 or 3 Redis' greeting: the protocol to speak from now on, as current Redis clients ask for. Clients that have
+    not said who they are can do so with AUTH; without it they are answered NOAUTH.
     """
     if len(argv) == 1:
         if not session.is_trusted:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import errors, flush, heal, membership, peers, tombs, views
-from holdfast.core.effects import NEW_ID, SAVE_NODES, Request
+from holdfast.core.effects import LEAVING, NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
 from holdfast.core.job import Origin
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, NODES_MAX, Peer
 from holdfast.core.reply import write_array, write_bulk, write_int, write_simple
 from holdfast.core.session import FOR_JOB, Session
@@ -67,10 +68,12 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
 
     MEET joins this node's cluster and the one of the node at that address; it is tried for a minute, and shown
     as a handshake meanwhile. NODES lists the nodes, INFO sums up, MYID is this node's id. LEAVING yes makes the
-    node give its jobs away and refuse new ones; LEAVING status says when it is safe to stop. FORGET drops a
-    node that will not come back; for a minute it is not let in again except by MEET. RESET forgets all nodes
-    and deletes all jobs and queues; HARD gives this node another id, too. QSTAT sums the figures of a queue,
-    or of all with *, over the nodes that answer, and names those that do not.
+    node, and those that share its port, give their jobs away and refuse new ones; LEAVING status says when it is
+    safe to stop. FORGET drops a node that will not come back; for a minute it is not let in again except by
+    MEET. Of a handshake it takes back the MEET or the --join. RESET forgets all nodes and deletes all jobs
+    and queues; HARD gives this node another id, too. It is alone then, however often the others call it, until a
+    MEET or a `join` brings it together with a node: with one it knew, it is in that cluster again. QSTAT sums the
+    figures of a queue, or of all with *, over the nodes that answer, and names those that do not.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -125,8 +128,7 @@ def describe(node: Node, peer: Peer) -> str:
 
 def handshakes(node: Node) -> list[str]:
     """Lines for those we try to meet. Nobody knows their ids yet, so they are numbered."""
-    shown = [invitation.shown for invitation in node.invitations.values()]
-    return [f"{i + 1:040x} {shown[i]} handshake 0 0 disconnected\n" for i in range(len(shown))]
+    return [f"{each.number:040x} {each.shown} handshake 0 0 disconnected\n" for each in node.invitations.values()]
 
 
 def summary(node: Node) -> str:
@@ -144,6 +146,8 @@ def summary(node: Node) -> str:
         "cluster_slots_at_home": sum([1 for is_open in node.homes.opened if is_open]),
         "cluster_jobs_short_of_copies": node.short_of_copies + len(node.filling),
     }
+    if node.is_leaving:
+        facts.update({f"cluster_leaving_{name}": count for name, count in heal.left_to_do(node).by_name().items()})
     facts.update({f"cluster_count_{name.replace('-', '_')}": node.counters[name] for name in sorted(node.counters)})
     return "".join([f"{name}:{value}\r\n" for name, value in facts.items()])
 
@@ -171,10 +175,15 @@ def forget(node: Node, node_id: bytes) -> None:
         raise BadRequest(b"ERR I tried hard but I can't forget myself...")
     if len(node_id) != NODE_ID_LENGTH:
         raise BadRequest(b"ERR Invalid node identifier")
+    for each in node.invitations.values():
+        if node_id == b"%040x" % each.number:
+            each.until = node.now
+            membership.call(node)
+            return
     peer = node.by_id.get(node_id)
     if peer is None or not peer.is_member:
         raise BadRequest(b"ERR Unknown node %b" % errors.printable(node_id))
-    membership.forget(node, peer)
+    membership.forget(node, peer, node.now + membership.FORGET_MS)
 
 
 def reset(node: Node) -> None:
@@ -183,7 +192,7 @@ def reset(node: Node) -> None:
     node.invitations.clear()
     for peer in members(node):
         if peer.index != ME:
-            membership.forget(node, peer)
+            membership.forget(node, peer, NEVER)
 
 
 def take_new_id(node: Node) -> None:
@@ -203,19 +212,26 @@ def leaving(node: Node, argv: list[bytes]) -> None:
         return
     word = argv[2].lower()
     if word == b"status":
-        status = b"no" if not node.is_leaving else b"safe" if heal.is_safe_to_stop(node) else b"draining"
-        write_simple(node.out, status)
+        is_safe = node.is_leaving and heal.is_safe_to_stop(node) and node.meter.are_siblings_safe()
+        write_simple(node.out, b"safe" if is_safe else b"draining" if node.is_leaving else b"no")
         return
     if word not in (b"yes", b"no"):
-        raise BadRequest(b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
-    node.is_leaving = word == b"yes"
+        raise BadRequest(b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes', 'no' or 'status'")
+    leave(node, word == b"yes")
+    if node.is_one_of_many:
+        node.requests.append(Request(LEAVING, None, word))
+    node.out.write(b"+OK\r\n")
+
+
+def leave(node: Node, is_leaving: bool) -> None:
+    node.is_leaving = is_leaving
     node.settle()
+    heal.forget_vouched(node)
     if node.is_leaving:
         turn_away(node)
         for peer in node.peers:
             if peer.is_linked:
                 membership.write_ping(node, peer)
-    node.out.write(b"+OK\r\n")
 
 
 def turn_away(node: Node) -> None:

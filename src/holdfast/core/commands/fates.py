@@ -21,7 +21,7 @@ from holdfast.core.limits import (
     WORKER_FIELDS_MAX,
     WORKER_TTL_S_MAX,
 )
-from holdfast.core.parse import at_least, check_ids, seconds, timeout_ms, value_of
+from holdfast.core.parse import at_least, check_ids, no_option, seconds, timeout_ms, value_of
 from holdfast.core.session import Session
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_filter(argv: list[bytes], what: i64) -> Filter:
                 raise BadRequest(errors.BAD_CURSOR)
             wanted.after = b"" if value == b"0" else value[1:]
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
     return wanted
 
 
@@ -132,7 +132,7 @@ def waitjob(node: Node, session: Session, argv: list[bytes]) -> None:
         elif word == b"NOHANG":
             waits = False
         else:
-            raise BadRequest(errors.BAD_ID if len(argv[i]) > 7 else errors.SYNTAX)
+            raise BadRequest(errors.BAD_ID) if len(argv[i]) > 7 else no_option(word)
         i += 1
     results.begin(node, session, ids, is_any, timeout, waits)
 

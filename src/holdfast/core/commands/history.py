@@ -9,7 +9,7 @@ from holdfast.core import errors, waiting
 from holdfast.core.effects import HISTORY, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import HISTORY_COUNT_DEFAULT, HISTORY_COUNT_MAX
-from holdfast.core.parse import at_least, integer, timeout_ms, value_of
+from holdfast.core.parse import at_least, integer, no_option, timeout_ms, value_of
 from holdfast.core.session import FOR_SHELL, Session
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def read_words(argv: list[bytes]) -> list[bytes]:
         elif option == b"UNTIL":
             until = cursor(value)
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(option)
     return [b"READ", cursor(argv[2]), b"%d" % how_many, b"%d" % block, until]
 
 

@@ -12,35 +12,38 @@ from holdfast.core import (
     errors,
     federate,
     gates,
+    handback,
     history,
     keyed,
     leases,
+    longer,
     peers,
     queues,
     records,
     remote,
     replicate,
-    requeue,
     results,
     times,
+    tokens,
     waiting,
 )
 from holdfast.core.commands.leases import ACK_WORDS, ack_one, has_options
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import write_id
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, HANDED_OUT, QUEUED, QUEUED_BEFORE, SPECIAL, Job
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, QUEUED, SPECIAL, Job
 from holdfast.core.limits import (
     ADD_MANY_MAX,
     COUNT_MAX,
     DURATION_S_MAX,
     QUEUE_NAME_BYTES_MAX,
 )
-from holdfast.core.parse import at_least, check_ids, integer, timeout_ms, value_of
+from holdfast.core.parse import at_least, check_ids, integer, no_option, timeout_ms, value_of
 from holdfast.core.peers import ME, MY_BIT
 from holdfast.core.queue import PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null_array
 from holdfast.core.session import Session
+from holdfast.core.tokens import Deed
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -59,7 +62,7 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4)
     timeout = timeout_ms(argv[3])
-    is_keyed = settle(node, options)
+    is_keyed = settle(node, options, 1)
     check_body(node, argv[2])
     check_queue_name(argv[1])
     if is_keyed:
@@ -80,7 +83,8 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     """Add many jobs to a queue in one call: all of them, or on refusal none.
 
     ADDJOBS queue ms-timeout count body [body ...] [options of ADDJOB]. The reply is an array of the ids in
-    the order of the bodies. MAXLEN holds if all of them fit.
+    the order of the bodies. MAXLEN holds if all of them fit. With BATCH the first has the INDEX that is said, and each
+    other the next one.
     """
     count = integer(argv[3], errors.COUNT_RANGE)
     if count < 1 or count > ADD_MANY_MAX:
@@ -90,7 +94,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4 + count)
     timeout = timeout_ms(argv[2])
-    is_keyed = settle(node, options)
+    is_keyed = settle(node, options, count)
     body_bytes: i64 = 0
     for i in range(4, 4 + count):
         check_body(node, argv[i])
@@ -104,7 +108,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     for i in range(4, 4 + count):
         jobs.append(create(node, queue, argv[i], options))
         if options.more is not None:
-            options.more = options.more.copy()  # each job has its own
+            options.more = options.more.next()
     if options.waits():
         replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external, options.is_default)
         return
@@ -116,9 +120,12 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         write_added(out, job)
 
 
-def settle(node: Node, options: AddOptions) -> bool:
+def settle(node: Node, options: AddOptions, count: i64) -> bool:
     """Check options together, and fill in what was not said; whether the home of a key does the rest (keyed.py)."""
     options.settle_words(node)
+    more = options.more
+    if more is not None and more.batch:
+        batches.joins(node, more.batch, more.index - 2 + count)
     if keyed.is_keyed(options):
         return True
     options.settle_copies(node)
@@ -197,7 +204,7 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
             timeout = timeout_ms(value_of(argv, i))
             i += 1
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(option)
         i += 1
     names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
     if not names:
@@ -306,17 +313,13 @@ def deljob(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def enqueue(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Queue jobs that are known here and not queued, delayed ones too. Answers how many."""
+    """Queue jobs that are known here and not queued, delayed ones too. Answers how many.
+
+    A job that another node sees to is queued there: it may be queued by now, which counts as none, or be with a
+    consumer, whose lease ends then.
+    """
     check_ids(argv)
-    count: i64 = 0
-    for i in range(1, len(argv)):
-        job = node.find(argv[i])
-        if job is not None and node.may_requeue(job):
-            if job.flags & QUEUED_BEFORE and not job.flags & BACKING_OFF:
-                job.deliveries += 1
-            node.queue_again(job)
-            count += 1
-    write_int(node.out, count)
+    handback.do_all(node, session, [Deed(tokens.ENQUEUE, jid, b"") for jid in argv[1:]])
 
 
 def dequeue(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -361,7 +364,7 @@ def working(node: Node, session: Session, argv: list[bytes]) -> None:
                 history.extended(node, job, session, job.qtime - node.now)
         if job.state == ACTIVE and job.holders != MY_BIT:
             job.responsible = ME
-            requeue.tell_working(node, job, job.qtime - node.now)
+            longer.tell(node, job, job.qtime - node.now)
     write_int(node.out, retry)
 
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import cancel, errors, remote, tokens
+from holdfast.core import cancel, errors, handback, tokens
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import is_id
 from holdfast.core.limits import DURATION_S_MAX, ERROR_BYTES_MAX, LEASES_AT_ONCE, PROGRESS_BYTES_MAX, RESULT_BYTES_MAX
-from holdfast.core.parse import at_least, check_ids, seconds, value_of
+from holdfast.core.parse import at_least, check_ids, no_option, seconds, value_of
 from holdfast.core.reply import write_int
 from holdfast.core.session import Session
 from holdfast.core.tokens import Deed
@@ -41,7 +41,7 @@ def ack_one(node: Node, session: Session, argv: list[bytes]) -> None:
             deed.text = value
             deed.has_text = True
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
     deed.session = session
     if deed.token:
         tokens.do(node, session, deed)
@@ -61,12 +61,14 @@ def ackjobs(node: Node, session: Session, argv: list[bytes]) -> None:
 def nack(node: Node, session: Session, argv: list[bytes]) -> None:
     """Give jobs back because they could not be done. Answers how many.
 
-    Plain ids are queued again at once, and their count of nacks grows. With options it is about one job: TOKEN is the
+    Plain ids are queued again at once, and their count of nacks grows; without a token, too, the node that gave the job
+    is told, if it can be reached. With options it is about one job: TOKEN is the
     one that GETJOB WITHMETA gave, and a stale one is refused with LEASELOST. The job is queued again after DELAY
     seconds; without it, as its BACKOFF or that of its queue says: between half of the time and all of it, and the time
     doubles with each failure. Where the job or its queue sets ATTEMPTS, the last of them makes it dead; DEAD makes it
     dead at once. ERROR is kept with the job, up to 1024 bytes of it. RETRYAFTERMS says for how long whoever the worker
-    called wants to be left alone: it slows down the job's domain.
+    called wants to be left alone: the job waits for so long at least, and with DOMAIN SET … ADAPT yes its whole domain
+    does, and is slower after that.
     """
     give_back(node, session, argv, tokens.NACK)
 
@@ -82,29 +84,13 @@ def release(node: Node, session: Session, argv: list[bytes]) -> None:
 def give_back(node: Node, session: Session, argv: list[bytes], what: i64) -> None:
     if has_options(argv, BACK_WORDS):
         deed = read_deed(argv, what)
-        deed.session = session
         if deed.token:
             tokens.do(node, session, deed)
-        elif node.borrowed and remote.pass_on(node, deed.jid, argv):
-            write_int(node.out, 1)
         else:
-            write_int(node.out, back_without_token(node, deed))
+            handback.do_all(node, session, [deed])
         return
     check_ids(argv)
-    count: i64 = 0
-    for i in range(1, len(argv)):
-        deed = Deed(what, argv[i], b"")
-        deed.session = session
-        if node.borrowed and remote.pass_on(node, argv[i], [argv[0], argv[i]]):
-            count += 1
-        else:
-            count += back_without_token(node, deed)
-    write_int(node.out, count)
-
-
-def back_without_token(node: Node, deed: Deed) -> i64:
-    job = node.find(deed.jid)
-    return 0 if job is None or not node.may_requeue(job) else tokens.give_back(node, job, deed)
+    handback.do_all(node, session, [Deed(what, jid, b"") for jid in argv[1:]])
 
 
 def read_deed(argv: list[bytes], what: i64) -> Deed:
@@ -129,7 +115,7 @@ def read_deed(argv: list[bytes], what: i64) -> Deed:
             if deed.number > DURATION_S_MAX:
                 raise BadRequest(errors.RETRY_AFTER_RANGE)
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
         i += 2
     return deed
 

@@ -26,7 +26,7 @@ from holdfast.core.limits import (
     TTL_S_DEFAULT,
 )
 from holdfast.core.more import UNTIL_DONE, UNTIL_STARTED, More
-from holdfast.core.parse import at_least, integer, seconds, value_of
+from holdfast.core.parse import at_least, integer, no_option, seconds, value_of
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -150,7 +150,7 @@ class AddOptions:
                 raise BadRequest(errors.BAD_ID)
             self.asked().parent = value
         else:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(option)
 
     def settle_more(self) -> None:
         """Words that mean something only beside another."""

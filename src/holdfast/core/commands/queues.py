@@ -9,7 +9,7 @@ from holdfast.core import census, errors, federate, flush, queues, registers, se
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
-from holdfast.core.parse import integer, seconds, value_of
+from holdfast.core.parse import integer, no_option, seconds, value_of
 from holdfast.core.queue import IMPORT_WINDOW_MS, PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from holdfast.core.reply import write_array, write_bulk, write_int, write_null_array, write_simple
 from holdfast.core.session import Session
@@ -53,7 +53,6 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     if queue is None:
         write_null_array(out, session)
         return
-    census.look(node)
     tally = census.tally(node, queue)
     write_array(out, 36)
     write_bulk(out, b"name")
@@ -115,7 +114,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
         elif word == b"all":
             paused = PAUSE_IN | PAUSE_OUT
         elif word != b"state":
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
     queue = node.queues.get(argv[1])
     if queue is None and paused > 0:
         check_queue_name(argv[1])

@@ -29,7 +29,7 @@ from holdfast.core.job import (
 )
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.more import More
-from holdfast.core.parse import at_least, integer, value_of
+from holdfast.core.parse import at_least, integer, no_option, value_of
 from holdfast.core.peers import ME
 from holdfast.core.queue import Queue
 from holdfast.core.reply import write_array, write_bulk
@@ -81,7 +81,7 @@ class Scan:
 
     def read_cursor(self, word: bytes, of_jobs: bool) -> None:
         if self.has_cursor:
-            raise BadRequest(errors.SYNTAX)
+            raise no_option(word)
         self.has_cursor = True
         if word == b"0":
             return

@@ -20,7 +20,6 @@ from holdfast.core.parse import at_least, value_of
 from holdfast.core.queue import PAUSE_NAMES
 from holdfast.core.reply import write_array, write_bulk, write_int, write_null
 from holdfast.core.session import Session
-from holdfast.core.throttle import FULL, default_burst, now_ns, read_rate
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -118,9 +117,11 @@ def domain(node: Node, session: Session, argv: list[bytes]) -> None:
     DOMAIN SET name RATE 10/s (or 30/m, 5/h, 1/d, none), BURST n that may come at once after a pause, CONCURRENCY n
     that may be out at a time (0: any number), ADAPT yes: NACK … RETRYAFTERMS slows it down for everybody. A name of the
     form *.example.com is the default for every domain that ends so, each for itself; * is the default for all. GET and
-    LIST say for each domain its limits, how many of its jobs wait and are out at this node, and in how many
-    milliseconds the next may go out here; LIST is of the domains this node knows jobs of, in order of their names, and
-    of what is set.
+    LIST say for each domain its limits, how many of its jobs wait and are out at this node, which share of its rate it
+    has, in thousandths, and in how many milliseconds the next may go out. GET asks the node that keeps the domain's
+    rate for the last two, and they are null if that does not answer. LIST is of the domains this node knows jobs of, in
+    order of their names, and of what is set; there both are as this node sees them, which for a domain that another
+    keeps is nothing: 1000 and 0.
     """
     word = argv[1].upper()
     if word == b"SET" and len(argv) >= 5 and len(argv) % 2 == 1:
@@ -128,9 +129,9 @@ def domain(node: Node, session: Session, argv: list[bytes]) -> None:
         node.out.write(b"+OK\r\n")
     elif word == b"GET" and len(argv) == 3:
         check_key(b"DOMAIN", argv[2])
-        write_domain(node, argv[2])
+        domains.tell_of(node, session, argv[2])
     elif word == b"LIST":
-        domain_list(node, argv)
+        domain_list(node, session, argv)
     elif word == b"DEL" and len(argv) == 3:
         check_key(b"DOMAIN", argv[2])
         was = domains.is_set(node, argv[2])
@@ -173,7 +174,7 @@ def domain_set(node: Node, argv: list[bytes]) -> None:
     registers.put(node, domains.KIND, name, values)
 
 
-def domain_list(node: Node, argv: list[bytes]) -> None:
+def domain_list(node: Node, session: Session, argv: list[bytes]) -> None:
     after = b""
     count: i64 = SCAN_COUNT_DEFAULT
     for i in range(2, len(argv), 2):
@@ -195,41 +196,7 @@ def domain_list(node: Node, argv: list[bytes]) -> None:
     write_bulk(node.out, b"0" if len(page) == len(names) else b"=" + page[-1])
     write_array(node.out, len(page))
     for name in page:
-        write_domain(node, name)
-
-
-def write_domain(node: Node, name: bytes) -> None:
-    """Names and values, always the same names."""
-    out = node.out
-    throttle = node.domains.table.get(name)
-    pattern = domains.pattern_for(node, name)
-    rate = registers.value(node, domains.KIND, pattern, b"rate")
-    burst: i64 = int(registers.value(node, domains.KIND, pattern, b"burst") or b"0")
-    if burst == 0 and rate is not None:
-        burst = default_burst(read_rate(rate))
-    write_array(out, 20)
-    write_bulk(out, b"name")
-    write_bulk(out, name)
-    write_bulk(out, b"set-by")
-    write_bulk(out, pattern)
-    write_bulk(out, b"rate")
-    write_bulk(out, b"none" if rate is None else rate)
-    write_bulk(out, b"burst")
-    write_int(out, burst)
-    write_bulk(out, b"concurrency")
-    write_int(out, int(registers.value(node, domains.KIND, pattern, b"concurrency") or b"0"))
-    write_bulk(out, b"adapt")
-    write_bulk(out, registers.value(node, domains.KIND, pattern, b"adapt") or b"no")
-    write_bulk(out, b"share")
-    if throttle is not None:
-        throttle.step(now_ns(node))
-    write_int(out, FULL if throttle is None else throttle.share)
-    write_bulk(out, b"waiting")
-    write_int(out, 0 if throttle is None else throttle.waiting)
-    write_bulk(out, b"out")
-    write_int(out, 0 if throttle is None else throttle.out)
-    write_bulk(out, b"next-in")
-    write_int(out, 0 if throttle is None else domains.next_ms(node, throttle))
+        domains.write(node, node.out, name, domains.bucket(node, name), session)
 
 
 # -- tenants ---------------------------------------------------------------------------------------------------

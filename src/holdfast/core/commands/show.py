@@ -10,7 +10,7 @@ from holdfast.core import leases
 from holdfast.core.commands.jobs import write_job_id, write_named, write_nodes
 from holdfast.core.job import HANDED_OUT, SPECIAL, STATE_NAMES, Job
 from holdfast.core.limits import PRIORITY_DEFAULT
-from holdfast.core.more import TRY_NAMES, More
+from holdfast.core.more import TRY_NAMES, UNTIL_STARTED, More
 from holdfast.core.parse import check_ids
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
@@ -42,9 +42,9 @@ class Extra:
 def show(node: Node, session: Session, argv: list[bytes]) -> None:
     """Describe a job as names and values; null if it is not known here.
 
-    Of a job that has more than a plain one it tells that as well: its keys and headers, the rules for its failure, how
-    its last hand-outs ended, why it is dead, and under which lease it is: token, worker, address, since when, and how
-    far the worker says it is.
+    Of a job that has more than a plain one it tells that as well: its keys (with `onfail skip` of a group, `until
+    started` of a unique key, `index` in a batch) and headers, the rules for its failure, how its last hand-outs ended,
+    why it is dead, and under which lease it is: token, worker, address, since when, and how far the worker says it is.
     """
     check_ids(argv)
     job = node.find(node.merged.get(argv[1], argv[1]))
@@ -98,6 +98,12 @@ def write_special(node: Node, job: Job, extra: Extra) -> None:
         keys = leases.keys(job)
         for i in range(0, len(keys), 2):
             extra.text(keys[i], keys[i + 1])
+        if more.skips:
+            extra.text(b"onfail", b"skip")
+        if more.until == UNTIL_STARTED:
+            extra.text(b"until", b"started")
+        if more.batch:
+            extra.number(b"index", more.index - 1)
         if more.headers:
             write_bulks(extra.name(b"headers"), more.headers)
         write_failure(more, extra)

@@ -295,6 +295,11 @@ class Facts:
         since = self.calm_since(t)
         return since is not None and since <= t - self.settle_ms
 
+    def was_calm_for(self, ms: int, since: int, until: int) -> bool:
+        """Whether everything was up and connected for so long, some time between the two."""
+        calm = zip(self.calm_from, self.calm_to, strict=True)
+        return any(min(until, to) - max(since, begin) >= ms for begin, to in calm)
+
     def lost_at_once(self, since: int) -> int:
         """The most nodes that were lost, from `since` on, before the loss of the first of them was made good."""
         together: dict[int, set[str]] = {}

@@ -15,7 +15,15 @@ SLACK_MS = 1_000
 
 def later(job: JobFacts, one: Delivery, before: int) -> list[Delivery]:
     """Hand-outs after that one, known to somebody by then."""
-    return [two for two in job.deliveries if two.t > one.t and two.token != one.token and two.t < before]
+    return [two for two in job.deliveries if two.token != one.token and is_after(two, one) and two.t < before]
+
+
+def is_after(two: Delivery, one: Delivery) -> bool:
+    """Of two of one node the numbers say so: to a consumer at another node a job may be on its way for longer than its
+    lease, and arrive after the next one."""
+    giver, _, number = one.token.rpartition(".")
+    giver_of_two, _, number_of_two = two.token.rpartition(".")
+    return int(number_of_two, 16) > int(number, 16) if giver == giver_of_two else two.t > one.t
 
 
 def stale_tokens_do_nothing(facts: Facts) -> list[Violation]:
@@ -48,7 +56,8 @@ def is_plain_to_see(facts: Facts, job: JobFacts, one: Delivery, two: Delivery, t
     if giver(facts, job, one) == giver(facts, job, two) == told.node:
         return not any(one.t <= t <= told.done and node == told.node for t, node in facts.restarts)
     restarted = any(one.t <= t <= told.done for t, _ in facts.restarts)
-    calm = facts.calm_since(told.done)  # links end without a fault, too, where messages take longer than node-timeout
+    # Links end without a fault, too, where messages take longer than node-timeout: that may be what was answered upon.
+    calm = facts.calm_since(told.done + 1)
     were_linked = calm is not None and calm <= one.t
     return two.t + SLACK_MS < told.invoked and were_linked and not restarted and not disturbed(
         facts, job.invoked - facts.settle_ms, told.done
@@ -58,8 +67,9 @@ def is_plain_to_see(facts: Facts, job: JobFacts, one: Delivery, two: Delivery, t
 def dead_stay_dead(facts: Facts) -> list[Violation]:
     """A job that a list of the dead has is not handed out any more, unless somebody sends it back.
 
-    Nobody who was cut off when it died may revive it, either, once he has had time to hear of it.
+    Nobody who was cut off when it died may revive it, either, once he has had time to hear of it; until then he may.
     """
+    hearing_ms = SLACK_MS + 2 * facts.number("flight_ms", 0)
     found: list[Violation] = []
     for job in facts.jobs.values():
         if any(told.f == "retry" for told in job.told) or facts.lost_at_once(job.invoked) >= job.copies:
@@ -69,7 +79,7 @@ def dead_stay_dead(facts: Facts) -> list[Violation]:
             if listed is None or listed[1] == "in doubt":
                 continue
             for d in job.deliveries:
-                if d.t > listed[0]:
+                if d.t > listed[0] and facts.was_calm_for(hearing_ms, listed[0], d.t):
                     found.append(Violation(
                         "dead", "revived", job.name, d.t, f"listed as dead at {listed[0]} ms, delivered at {d.node}"
                     ))

@@ -7,9 +7,9 @@
     nothing is added twice
 
 A job with keys is added and handed out by its home, which tells so, perhaps a little later than the node that was
-asked answers; and one of the two may die in between. A job on a schedule has the same id wherever it is made: two
-nodes add it if both take themselves for its owner, which they do not in calm times; one node does only if it had to
-start anew.
+asked answers; and one of the two may die in between. Such a job, and one on a schedule, has the same id wherever it is
+made: two nodes add it if both take themselves for its home, which they do not in calm times; one node does only if it
+had to start anew.
 """
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ from itertools import combinations
 from holdfast.testing.checkers.facts import CRON_PREFIX, ENDINGS, Facts, Violation
 from holdfast.testing.checkers.keys import was_calm
 from holdfast.testing.history import INVOKE, OK, WATCH, Op
+
+ID_LENGTH = 48
+
+
+def is_at_most_once(job: str) -> bool:
+    """As its id says, if it is one: jobs of a model have others."""
+    return len(job) == ID_LENGTH and int(job[42:46], 16) % 2 == 0
 
 
 class Agreement:
@@ -43,25 +50,24 @@ class Agreement:
         self.found.append(Violation("history", what, job, t, text))
 
     def nothing_untrue(self) -> None:
-        added: set[str] = set()
         for (node, event, job), times in self.told.items():
-            if event == "added" and not job.startswith(CRON_PREFIX):
-                is_again = job in added or len(times) > 1
-                if is_again and (self.is_smooth or job not in self.homed):
-                    self.wrong("told-twice", job, times[-1], f"added once more at {node}")
-                added.add(job)
-            elif event == "acked" and job not in self.ended:
+            if event == "acked" and job not in self.ended:
                 self.wrong("told-and-untrue", job, times[0], f"acked, says {node}, and nobody had asked it to")
 
-    def scheduled_once(self, facts: Facts) -> None:
+    def added_once(self, facts: Facts) -> None:
+        """One that more than one node may make: not by two in calm times, nor twice by one that remembers. At most once
+        means that nobody makes it again; but who has lost all may."""
         added: dict[str, list[tuple[int, str]]] = {}
         for (node, event, job), times in self.told.items():
-            if event == "added" and job.startswith(CRON_PREFIX):
+            if event == "added":
                 added.setdefault(job, []).extend((t, node) for t in times)
         for job, tellings in added.items():
+            is_shared = job.startswith(CRON_PREFIX) or job in self.homed
+            if is_shared and self.is_smooth and is_at_most_once(job):
+                is_shared = False
             for (first, one), (last, two) in combinations(sorted(tellings), 2):
                 has_forgotten = any(first <= t <= last and node == one for t, node in facts.restarts)
-                if not has_forgotten if one == two else was_calm(facts, first, last):
+                if not is_shared or (not has_forgotten if one == two else was_calm(facts, first, last)):
                     self.wrong("told-twice", job, last, f"added at {one} at {first} ms, and once more at {two}")
                     break
 
@@ -101,6 +107,9 @@ class Agreement:
 
 def is_lent(facts: Facts, id: str) -> bool:
     """A job with keys may be handed out by another node than its home, which hears of it later, or never."""
+    if id.startswith(CRON_PREFIX):
+        rules = [op.value["words"] for op in facts.history.ops if op.f == "rule" and op.type == INVOKE]
+        return any(words[0] == "CRON" and ("GROUP" in words or "UNIQUE" in words) for words in rules)
     job = facts.by_id.get(id)
     return job is not None and bool(job.add.get("group") or job.add.get("unique"))
 
@@ -109,6 +118,6 @@ def history_agrees(facts: Facts) -> list[Violation]:
     agreement = Agreement(facts)
     if agreement.told:  # or no node has a history
         agreement.nothing_untrue()
-        agreement.scheduled_once(facts)
+        agreement.added_once(facts)
         agreement.nothing_untold(facts)
     return agreement.found

@@ -193,8 +193,9 @@ class Host:
         self.touch().link_down(end.peer)
 
     def frame(self, end: Endpoint, data: bytes) -> bool:
+        was_linked = getattr(end.peer, "is_linked", True)  # or it has ended the link itself, and this was still to come
         is_good = self.touch().frame(end.peer, data)
-        if not is_good:
+        if not is_good and was_linked:
             self.cluster.seen("protocol", "bad-frame", "", f"{self.name} refused a frame of {end.other.host.name}")
         return is_good
 

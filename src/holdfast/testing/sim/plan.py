@@ -172,6 +172,7 @@ def draw(seed: int) -> Plan:
     consumers = draw_consumers(Random(f"{seed}/consumers/0"), queues, len(names))
     limits = Random(f"{seed}/limits/0")
     rules = draw_rules(limits, queues) if limits.random() < 0.3 else ()
+    rules = with_cron_keys(Random(f"{seed}/cronkeys/0"), rules)
     lengths = Random(f"{seed}/lengths/0")
     if rules and lengths.random() < 0.2:
         rules = (*rules, ("QUEUE", "SET", lengths.choice(queues), "maxlen", str(lengths.randint(3, 20))))
@@ -268,6 +269,12 @@ def draw_rules(dice: Random, queues: list[str]) -> tuple[tuple[str, ...], ...]:
     if dice.random() < 0.5:
         rules.append(("CRON", "SET", "tick", f"*/{CRON_S} * * * * *", queue, "cron", "RETRY", "2", "TTL", "120"))
     return tuple(rules)
+
+
+def with_cron_keys(dice: Random, rules: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """At times the jobs of the schedule have a key, and with it a home that is mostly another node."""
+    words = dice.choice([(), (), (), ("GROUP", "g0"), ("GROUP", "ticks"), ("UNIQUE", "tick")])
+    return tuple((*rule, *words) if rule[0] == "CRON" else rule for rule in rules)
 
 
 def draw_batch(dice: Random, adds: tuple[Add, ...]) -> tuple[tuple[Add, ...], tuple[Close, ...]]:

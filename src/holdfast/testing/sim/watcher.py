@@ -59,7 +59,7 @@ class Watcher:
         self.told: set[tuple[str, str]] = set()
         self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
         self.homes: dict[tuple[str, str], int] = {}  # pairs that hear each other and share a slot, and since when
-        self.lossy: set[str] = set()  # nodes that have lost something
+        self.lossy: dict[str, int] = {}  # nodes that have lost something, and when they last did
         self.bounds: dict[str, Bounds] = {name: {} for name in cluster.hosts}
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class Watcher:
         for i in range(self.read, len(ops)):
             op = ops[i]
             if op.f == "loss":
-                self.lossy.add(op.node)
+                self.lossy[op.node] = op.t
                 for id, acks in self.acks.items():
                     self.acks[id] = {nodes: t for nodes, t in acks.items() if op.node not in nodes}
                 if op.value["wiped"]:
@@ -91,8 +91,11 @@ class Watcher:
                     self.void.update(op.value["ids"])
             elif op.f == "ack" and op.type == OK:
                 asked = self.asked[op.number]
+                takers = self.takers(asked, op)
+                if any(self.lossy.get(name, -1) >= asked.t for name in takers):
+                    continue  # its answer was on its way when it lost what it had answered
                 for id in asked.value["ids"]:
-                    self.acks.setdefault(id, {})[self.takers(asked, op)] = op.t
+                    self.acks.setdefault(id, {})[takers] = op.t
         self.read = len(ops)
 
     def takers(self, asked: Op, answered: Op) -> str:

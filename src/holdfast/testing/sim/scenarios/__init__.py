@@ -22,6 +22,7 @@ from holdfast.testing.sim.scenarios import (
     claims,
     fates,
     groups,
+    handbacks,
     healing,
     leases,
     limits,
@@ -35,7 +36,9 @@ from holdfast.testing.sim.transcript import Story, text_of
 
 SCENARIOS: dict[str, Scenario] = {
     each.name: each
-    for module in (acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, stages)
+    for module in (
+        acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, stages, handbacks,
+    )
     for each in scenarios_of(module)
 }
 

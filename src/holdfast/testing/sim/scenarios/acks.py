@@ -18,10 +18,10 @@ def an_acked_job_does_not_return_when_a_cut_off_replica_comes_back(new: New) -> 
     end_well(sim, job)
 
 
-@catches("h2-give-unacks")
+@catches("h2-give-unacks", "unserved-untold")
 def a_give_that_meets_the_ack_does_not_queue_the_job(new: New) -> None:
     """A gives the job to D, a holder at which somebody waits; the frame is slow. Meanwhile D is told that the job
-    is done."""
+    is done. Whoever waits there gets the next one."""
     sim = new(nodes="ABD", seed=2)
     got = sim.wait_for_job(at="D")
     sim.run_for(seconds=1)
@@ -35,6 +35,10 @@ def a_give_that_meets_the_ack_does_not_queue_the_job(new: New) -> None:
     sim.end_fault(late)
     sim.run_for(seconds=1)
     assert got == [], "an acked job was handed out"
+    job = sim.add_job(at="A", retry_s=60)
+    sim.run_for(seconds=2)
+    assert got == [job], "A does not know that somebody at D still waits"
+    sim.ack(job, at="D")
     end_well(sim, adding.id, deliveries=0)
 
 
@@ -143,10 +147,10 @@ def an_abort_does_not_erase_who_else_has_it(new: New) -> None:
     sim = new(nodes="ABCD", seed=17)
     got = sim.wait_for_job(at="D")
     back = sim.hold("BCD", "A")
-    adding = sim.begin_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=1_000)
+    adding = sim.begin_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=2_000)
     sim.run_for(seconds=0.1)
     (job,) = sim.views()["B"]
-    sim.do("B", "ENQUEUE", job)
+    sim.do("B", "ENQUEUE", job)  # of which A is asked, who does not answer
     sim.run_for(seconds=0.1)
     assert got == [job]
     sim.cut("D")
@@ -491,4 +495,28 @@ def an_ack_is_kept_for_a_copy_that_was_given_to_a_node_that_knew_nothing(new: Ne
     sim.run_for(seconds=1)
     sim.heal()
     sim.run_for(seconds=30)
+    end_well(sim, job)
+
+
+@catches("old-answers-count")
+def an_answer_counts_for_the_question_it_was_given_to(new: New) -> None:
+    """As above, but what A said comes late: when C is back, and B has asked A once more. A never hears that."""
+    sim = new(nodes="ABC", seed=105, settings=(("cluster-node-timeout", "20000"),))
+    job = sim.add_job(at="C", retry_s=60)
+    cut = sim.cut("C", from_="B")
+    sim.run_for(seconds=10)
+    late = sim.hold("A", "B")
+    sim.ack(job, at="B")
+    sim.run_for(seconds=0.1)
+    assert sim.consume(at="A") == job
+    sim.crash("C", "wipe")
+    sim.run_for(seconds=1)
+    sim.hold("B", "A")
+    sim.end_fault(cut)
+    sim.restart("C")
+    sim.run_for(seconds=8)
+    sim.end_fault(late)
+    sim.run_for(seconds=1)
+    sim.cut("A", from_="B")
+    sim.run_for(seconds=10)
     end_well(sim, job)

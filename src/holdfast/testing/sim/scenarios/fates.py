@@ -1,6 +1,7 @@
 """Tokens, failures, deaths, results: what one node decides all must know, and whoever comes late, too."""
 from __future__ import annotations
 
+from holdfast.testing.history import OK
 from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
@@ -64,14 +65,17 @@ def a_lease_ends_though_another_hand_out_is_kept(new: New) -> None:
     """A has the job out; somebody queues it at B by hand, and the consumer there asks for more time. That is none for
     A's consumer, whose lease ends when it was to end."""
     sim = new(nodes="ABC", seed=208)
-    job = sim.add_job(at="A", replicate=3, retry_s=2)
+    job = sim.add_job(at="A", replicate=3, retry_s=20)
     _, slow = sim.take(at="A")
-    sim.run_for(seconds=1)
-    sim.do("B", "ENQUEUE", job)
+    cut = sim.cut("B", from_="A")  # or A would be told to queue it
+    sim.run_for(seconds=10)
+    assert sim.about("enqueue", "ENQUEUE", job, "B") == 1
     again, quick = sim.take(at="B")
     assert again == job
-    assert sim.under("keepalive", job, quick, at="B", ms=6_000) == "ok"
-    sim.run_for(seconds=2.5)
+    sim.end_fault(cut)
+    sim.run_for(seconds=3)
+    assert sim.under("keepalive", job, quick, at="B", ms=30_000) == "ok"
+    sim.run_for(seconds=8)
     assert sim.under("ack", job, slow, at="A") == "LEASELOST", "A's lease was over, and B's consumer has the job"
     got = [sim.wait_for_job(at=name) for name in "ABC"]
     sim.run_for(seconds=2)
@@ -270,6 +274,22 @@ def who_had_it_out_sees_to_what_comes_next(new: New) -> None:
         end_well(sim)
 
 
+@catches("wait-is-no-claim")
+def a_failed_job_comes_back_when_its_wait_is_over(new: New) -> None:
+    """Added at A, given to B, and there it fails again and again. Each of the three may be the first in its order, but
+    B has counted: nobody else takes it for one whose consumer was not heard of again."""
+    for seed in range(240, 246):
+        sim = new(nodes="ABC", seed=seed)
+        job = sim.add_job(at="A", replicate=3, retry_s=60, backoff_s=1)
+        for failures in range(3):
+            assert sim.take(at="B", timeout_ms=5_000)[0] == job, f"it did not come back after {failures} failures"
+            last = [op for op in sim.history.ops if op.f == "get" and op.type == OK][-1].value["jobs"][0]
+            assert last["attempt"] == 1 + failures, f"attempt {last['attempt']} after {failures} failures"
+            assert sim.under("nack", job, last["token"], at="B") == "1"
+        assert sim.consume_and_ack(at="C", timeout_ms=9_000) == job
+        end_well(sim, job, deliveries=4)
+
+
 @catches("result-stays-behind")
 def a_result_is_known_to_every_holder(new: New) -> None:
     """The ack comes in at A, which is lost after it has been collected: who waits at C hears of the result from B."""
@@ -335,3 +355,21 @@ def giving_back_without_blame_uses_up_nothing(new: New) -> None:
         assert sim.under(f, job, token, at="A") == "1"
     assert sim.consume_and_ack(at="A") == job, f"one failure of two, and it is {sim.copies(job)}"
     end_well(sim, job, deliveries=4)
+
+
+@catches("taken-forgets-ending")
+def a_job_called_off_on_its_way_is_called_off_for_all(new: New) -> None:
+    """At most once, given by B to A, which is slow to say that it took it: B ends it, then hears that it is gone."""
+    sim = new(nodes="ABC", seed=216)
+    got = sim.wait_for_job(at="A")
+    sim.run_for(seconds=1)
+    late = sim.hold("A", "B")
+    job = sim.add_job(at="B", retry_s=0)
+    sim.run_for(seconds=0.1)
+    assert got == [job]
+    assert sim.under("call-off", job, "", at="B") == "cancelled"
+    sim.run_for(seconds=1)
+    sim.end_fault(late)
+    sim.run_for(seconds=10)
+    assert [sim.wait_for_end(job, at=name)[0] for name in "ABC"] == ["deleted"] * 3, "taken for done"
+    end_well(sim, job)

@@ -73,13 +73,16 @@ def a_loan_that_meets_the_ack_is_not_handed_out(new: New) -> None:
 
 @catches("lent-blindly")
 def a_loan_does_not_take_back_what_its_node_knows(new: New) -> None:
-    """As above, but B is told that the job could not be done, which A had not heard when it lent it."""
+    """As above, but B hears from C, which cannot reach A, that the job could not be done."""
     sim = new(nodes="ABC", seed=308)
-    job, _ = sim.add_keyed(at="A", group=group_at(sim, "AB"), replicate=2, retry_s=5)
+    job, _ = sim.add_keyed(at="A", group=group_at(sim, "AB"), replicate=3, retry_s=60)
+    sim.cut("C", from_="A")
+    sim.run_for(seconds=10)
     late = sim.hold("A", "B")
     got = sim.wait_for_job(at="B")
     sim.run_for(seconds=0.1)
-    sim.nack(job, at="B")
+    sim.command("C", "nack", [b"NACK", job.encode(), b"DELAY", b"60"], {"ids": [job]})
+    sim.run_for(seconds=0.1)
     sim.end_fault(late)
     sim.run_for(seconds=1)
     assert got == [job]
@@ -87,6 +90,42 @@ def a_loan_does_not_take_back_what_its_node_knows(new: New) -> None:
     assert shown == [1], "a consumer at B is shown fewer failures than B has counted"
     sim.ack(job, at="B")
     end_well(sim)
+
+
+@catches("lent-while-out")
+def a_loan_is_not_handed_out_where_the_job_is_out(new: New) -> None:
+    """A, the home, is cut off, and has the job queued. B takes over, and a consumer there gets it. When the cut is over
+    another waits at B, which A hears before it hears of the new home: it lends it the same job."""
+    sim = new(nodes="ABC", seed=310)
+    group = group_at(sim, "AB")
+    job, _ = sim.add_keyed(at="A", group=group, replicate=3, retry_s=30)
+    cut = sim.cut("A", from_="B")
+    sim.cut("A", from_="C")
+    taken, token = sim.take(at="B", timeout_ms=60_000)
+    assert taken == job
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=5)
+    sim.end_fault(cut)
+    sim.run_for(seconds=10)
+    assert got == [], "two consumers at B have it"
+    assert sim.under("ack", job, token, at="B") == "1"
+    end_well(sim, job)
+
+
+@catches("unpaused-untold")
+def a_loan_that_met_a_pause_comes_again(new: New) -> None:
+    """Somebody waits at B, whose queue hands out nothing for a while: it gives back what it is lent."""
+    sim = new(nodes="ABC", seed=311)
+    got = sim.wait_for_job(at="B")
+    sim.do("B", "PAUSE", "q", "out")
+    job, _ = sim.add_keyed(at="A", group=group_at(sim, "A"), retry_s=60)
+    sim.run_for(seconds=1)
+    assert got == []
+    sim.do("B", "PAUSE", "q", "none")
+    sim.run_for(seconds=1)
+    assert got == [job], "A does not know that somebody at B still waits"
+    sim.ack(job, at="B")
+    end_well(sim, job)
 
 
 @catches("loans-confused")

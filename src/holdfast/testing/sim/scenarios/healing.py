@@ -1,7 +1,8 @@
 """Healing, leaving, returning; and moves in general."""
 from __future__ import annotations
 
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from holdfast.testing.checkers.whitebox import QUEUED
 from holdfast.testing.sim.cluster import Cluster
@@ -229,6 +230,61 @@ def safe_to_stop_means_safe(new: New) -> None:
     sim.run_for(seconds=30)
     lost = [job for job in jobs if not sim.history.deliveries(job)]
     assert not lost, f"{len(lost)} of {len(jobs)} jobs were lost with a node that was safe to stop"
+
+
+@catches("may-hold-counts")
+def a_copy_that_was_lost_on_its_way_does_not_make_it_safe_to_stop(new: New) -> None:
+    """A leaves and sends B the copy of its job, over a link that breaks: B is a holder for A, and has nothing."""
+    sim = new(nodes="AB", seed=83, settings=QUICK)
+    job = sim.add_job(at="A", replicate=1, retry_s=60, delay_s=90)
+    held = sim.hold("A", "B")
+    sim.do("A", "CLUSTER", "LEAVING", "yes")
+    sim.run_for(seconds=0.7)
+    cut = sim.cut("A")
+    for i in range(200):
+        is_safe = sim.do("A", "CLUSTER", "LEAVING", "status") == {"reply": "safe"}
+        assert not is_safe or "B" in sim.copies(job), "safe to stop with the only copy"
+        if is_safe:
+            break
+        if i == 50:
+            sim.end_fault(held)
+            sim.end_fault(cut)
+        sim.run_for(seconds=0.1)
+    assert is_safe, "never safe to stop"
+    sim.crash("A", "wipe")
+    end_well(sim)
+
+
+@catches("strangers-refused")
+def a_node_that_hears_of_more_than_it_can_know_goes_on_talking(new: New) -> None:
+    """A and B have seen many nodes come, take a copy, and go for good: the sets of their jobs name them all. C is new,
+    and has met none of those."""
+    sim = new(nodes="ABC", seed=87, settings=QUICK)
+    sim.crash("C", "wipe")
+    job = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    other = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
+    for name in "AB":
+        name_the_dead(sim, name, 40)
+    sim.restart("C")
+    sim.run_for(seconds=10)
+    assert set(sim.copies(job)) == set("ABC"), f"no copy at the new node: {sim.copies(job)}"
+    sim.ack(job, at="C")
+    sim.ack(other, at="A")
+    sim.run_for(seconds=20)
+    assert sim.copies(job) == sim.copies(other) == {}, f"not collected: {sim.copies(job)}, {sim.copies(other)}"
+    end_well(sim)
+
+
+def name_the_dead(sim: Cluster, at: str, count: int) -> None:
+    """As if so many nodes had been there, held all jobs, and been forgotten."""
+    node: Any = sim.hosts[at].node
+    peers = import_module("holdfast.core.peers")
+    for i in range(count):
+        peer = node.add_peer(peers.PeerFacts(b"%040x" % (i + 1), 1, "", 0, 0))
+        peer.forgotten_until = node.now
+        for job in node.all_jobs():
+            job.holders |= peer.bit
+            job.replicate = 3
 
 
 @catches("missed-acks-not-read")

@@ -1,10 +1,9 @@
 """Names of groups and unique keys whose homes are the nodes that a scenario wants."""
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.core import home
 from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.scenario import node_of
 
 
 def group_at(sim: Cluster, order: str) -> str:
@@ -17,7 +16,7 @@ def unique_at(sim: Cluster, order: str) -> str:
 
 
 def key_at(sim: Cluster, kind: bytes, order: str, queue: bytes = b"q") -> str:
-    node: Any = sim.hosts[order[0]].node
+    node = node_of(sim, order[0])
     names = {host.node_id: name for name, host in sim.hosts.items()}
     for number in range(100_000):
         slot = home.slot_of(kind, queue, b"k%d" % number)
@@ -28,6 +27,6 @@ def key_at(sim: Cluster, kind: bytes, order: str, queue: bytes = b"q") -> str:
 
 def owner_of(sim: Cluster, at: str, kind: bytes, key: str, queue: bytes = b"q") -> str:
     """Who is the home of a key, as one node sees it."""
-    node: Any = sim.hosts[at].node
+    node = node_of(sim, at)
     found = node.peers[home.of(node, kind, queue, key.encode())].node_id()
     return next(name for name, host in sim.hosts.items() if host.node_id == found)

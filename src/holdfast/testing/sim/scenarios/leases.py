@@ -219,6 +219,22 @@ def a_slow_word_to_queue_a_job_is_too_late(new: New) -> None:
         end_well(sim)
 
 
+@catches("held-by-the-deaf")
+def one_that_does_not_hear_a_node_does_not_keep_its_jobs_from_those_who_do(new: New) -> None:
+    """A comes back with its jobs, and C does not hear it yet. Where C comes first it waits for its whole retry time, in
+    which A could have a consumer; but B has asked A, and must not wait for C."""
+    sim = new(nodes="ABC", seed=50)
+    jobs = [sim.add_job(at="A", replicate=3, retry_s=300) for _ in range(12)]
+    sim.run_for(seconds=2)
+    sim.crash("A", "kill")
+    sim.hold("A", "C", is_cut=True, is_both=True)
+    sim.run_for(seconds=8)
+    sim.restart("A")
+    sim.run_for(seconds=30)
+    queued = [job for job in jobs if "queued" in sim.copies(job).values()]
+    assert queued == jobs, f"{len(jobs) - len(queued)} of {len(jobs)} jobs are queued nowhere"
+
+
 @catches("restart-forgets-leases")
 def a_restart_does_not_end_a_lease(new: New) -> None:
     sim = new(nodes="AB", seed=54)
@@ -265,3 +281,28 @@ def a_job_that_waits_at_a_node_that_restarts_has_not_failed(new: New) -> None:
         sim.run_for(seconds=8)
         assert sim.consume_and_ack(at="A") == job
         end_well(sim, job, deliveries=2)
+
+
+@catches("old-moves-kept")
+def a_move_that_is_over_does_not_end_a_lease(new: New) -> None:
+    """A gives the job to B, which never gets it, and after its retry time hands it out itself. Then A is started anew,
+    from its journal as it was written or as it was rewritten: what B says of that move is of no interest any more."""
+    for is_rewritten in (False, True):
+        sim = new(nodes="AB", seed=38)
+        sim.rewrites = is_rewritten
+        sim.wait_for_job(at="B")
+        sim.run_for(seconds=1)
+        cut = sim.cut("A")
+        job = sim.add_job(at="A", retry_s=2)
+        taken, token = sim.take(at="A", lease_ms=60_000, timeout_ms=30_000)
+        assert taken == job
+        for _ in range(20):
+            sim.add_job(at="A", queue="other")
+            sim.run_for(seconds=0.5)
+        sim.crash("A", "kill")
+        sim.restart("A")
+        sim.end_fault(cut)
+        sim.run_for(seconds=8)
+        assert sim.under("ack", job, token, at="A") == "1", "its worker had a minute"
+        sim.consume_everything(queue="other")
+        end_well(sim, job)

@@ -1,17 +1,19 @@
 """Rates, bounds, settings and schedules that hold for all nodes together, whoever their home is."""
 from __future__ import annotations
 
-from typing import Any
-
-from holdfast.core import home
+from holdfast.core import home, keyed
+from holdfast.core.commands.options import AddOptions
 from holdfast.core.doubt import SKEW_MS
+from holdfast.core.ids import CRON_PREFIX
 from holdfast.core.quota import AWAY_MS, JOBS, OUT_OF_DOMAIN
+from holdfast.core.registers import STEPS
+from holdfast.core.session import Slot
 from holdfast.testing.checkers.whitebox import QUEUED
 from holdfast.testing.history import OK
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.scenarios.keys import key_at, owner_of
-from holdfast.testing.sim.scenarios.scenario import New, catches
+from holdfast.testing.sim.scenarios.scenario import New, catches, node_of
 
 ON_THE_WAY_MS = 20
 """A job takes so long at most from the node that paid for it to its consumer at another."""
@@ -40,10 +42,6 @@ def above(times: list[int], rate: float, burst: int) -> float:
         for n, last in enumerate(times[i:], 1):
             found = max(found, n - burst - rate * (last - first + ON_THE_WAY_MS) / 1000)
     return found
-
-
-def node_of(sim: Cluster, name: str) -> Any:
-    return sim.hosts[name].node
 
 
 def home_of(sim: Cluster, domain: bytes) -> str:
@@ -206,6 +204,49 @@ def a_bound_for_all_nodes_is_exact(new: New) -> None:
     assert len(refused) == 150 and all(error.startswith("MAXLEN") for error in refused)
 
 
+@catches("lower-bound-not-recalled")
+def a_bound_that_was_lowered_holds_when_there_is_room_again(new: New) -> None:
+    """Twenty fill the queue when it gets a bound of five. Whoever had a part of the twenty must not fill it anew."""
+    sim = new(nodes="ABC", seed=415)
+    sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "20")
+    sim.run_for(seconds=1)
+    fill(sim, 30)
+    sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "5")
+    sim.run_for(seconds=1)
+    for _ in range(20):
+        for name in "ABC":
+            sim.consume_and_ack(at=name)
+    sim.run_for(seconds=3)
+    assert not any(sim.views().values()), "the queue is not empty"
+    before = sim.now
+    fill(sim, 20)
+    sim.run_for(seconds=3)
+    accepted = [op for op in sim.history.ops if op.f == "add" and op.type == OK and op.t >= before]
+    assert len(accepted) == 5, f"{len(accepted)} were accepted"
+
+
+@catches("first-bound-stays")
+def fewer_are_out_when_fewer_may_be(new: New) -> None:
+    """Six of a domain are out, all at one node, when two may be. Others wait for their places; then the six are acked.
+    """
+    sim = new(nodes="ABC", seed=416)
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "6")
+    sim.run_for(seconds=1)
+    at = owner_of(sim, "A", home.QUOTA, "d", b"%d" % OUT_OF_DOMAIN)
+    name = sim.names.replace(at, "")[0]
+    fill(sim, 30, "DOMAIN", "d", at=name)
+    out = [sim.wait_for_job(at=name) for _ in range(6)]
+    sim.run_for(seconds=3)
+    assert sum(len(got) for got in out) == 6
+    sim.do("A", "DOMAIN", "SET", "d", "CONCURRENCY", "2")
+    sim.run_for(seconds=1)
+    more = [sim.wait_for_job(at=name) for _ in range(6)]
+    for (job,) in out:
+        sim.ack(job, at=name)
+    sim.run_for(seconds=5)
+    assert sum(len(got) for got in more) == 2, f"{sum(len(got) for got in more)} are out"
+
+
 @catches("silent-has-everything")
 def who_goes_before_it_said_what_it_has_does_not_have_everything(new: New) -> None:
     """The home of a bound asks all members it sees what they have of it, and one of them is gone before it answers."""
@@ -264,13 +305,50 @@ def the_one_job_of_a_tenant_does_not_wait_for_the_many_of_another(new: New) -> N
 
 
 @catches("future-stamp-adopted")
-def a_setting_from_the_future_waits_until_its_time_has_come(new: New) -> None:
+def a_setting_from_the_future_is_not_taken_over(new: New) -> None:
+    """Or all would stamp what they set from then on an hour ahead."""
     sim = new(nodes="ABC", seed=410)
-    sim.hosts["C"].clock.skew += SKEW_MS + 60_000
-    sim.do("C", "QUEUE", "SET", "q", "maxlen", "9")
+    set_alone_an_hour_ahead(sim)
+    sim.run_for(seconds=10)
+    latest = max(node_of(sim, name).registers.latest for name in "AB") >> STEPS
+    assert latest <= sim.hosts["A"].clock.wall(sim.now) + SKEW_MS, "a stamp from the future was taken over"
+
+
+def set_alone_an_hour_ahead(sim: Cluster) -> None:
+    """By C, which hears nobody who could tell it that its clock is wrong; then it does."""
+    cut = sim.cut("C")
+    sim.hosts["C"].clock.skew += 3_600_000
     sim.run_for(seconds=3)
-    assert [maxlen(sim, name) for name in "AB"] == [None, None], "a stamp from the future was taken over"
-    sim.run_for(seconds=65)
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.run_for(seconds=1)
+    sim.end_fault(cut)
+
+
+@catches("future-stamp-kept")
+def a_setting_made_with_a_wrong_clock_is_soon_everywhere(new: New) -> None:
+    """It, and what is set by the same node later, must not wait for an hour."""
+    sim = new(nodes="ABC", seed=413)
+    set_alone_an_hour_ahead(sim)
+    sim.hosts["C"].clock.skew -= 3_600_000
+    sim.run_for(seconds=10)
+    assert [maxlen(sim, name) for name in "ABC"] == [b"9"] * 3, "a stamp from the future was kept"
+    sim.do("C", "QUEUE", "SET", "q", "maxlen", "8")
+    sim.run_for(seconds=1)
+    assert [maxlen(sim, name) for name in "ABC"] == [b"8"] * 3, "and so was that of what came after it"
+    sim.crash("C", "kill")
+    sim.restart("C")
+    sim.run_for(seconds=5)
+    assert [maxlen(sim, name) for name in "ABC"] == [b"8"] * 3
+
+
+@catches("own-clock-believed")
+def a_node_whose_clock_is_behind_takes_over_what_the_others_set(new: New) -> None:
+    """It may be the home of that very bound: then nobody would get a place."""
+    sim = new(nodes="ABC", seed=414)
+    sim.hosts["C"].clock.skew -= 3_600_000
+    sim.run_for(seconds=3)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.run_for(seconds=3)
     assert [maxlen(sim, name) for name in "ABC"] == [b"9"] * 3
 
 
@@ -344,6 +422,18 @@ def two_owners_make_the_same_job(new: New) -> None:
     sim.check()
 
 
+@catches("hash-is-no-number")
+def the_jobs_of_a_schedule_may_have_keys(new: New) -> None:
+    """The home of the key is another node than the owner of the entry, which asks it for each of them."""
+    sim = new(nodes="ABC", seed=423)
+    entry, group = key_at(sim, home.CRON, "A", b""), key_at(sim, home.GROUP, "B")
+    sim.do("B", "CRON", "SET", entry, "*/5 * * * * *", "q", "body", "RETRY", "60", "GROUP", group)
+    sim.consume_everything()
+    sim.run_for(seconds=62)
+    got = [job["id"] for op in sim.history.ops if op.f == "get" and op.type == OK for job in op.value["jobs"]]
+    assert len(got) == len(set(got)) >= 12, f"{len(set(got))} jobs for twelve times"
+
+
 @catches("cron-twins-unmet", "twin-forgotten")
 def runs_that_two_owners_made_and_that_are_still_delayed_are_queued_once(new: New) -> None:
     """As above, but when the cut ends nothing is queued yet: they meet while all of it waits for its delay."""
@@ -363,3 +453,42 @@ def runs_that_two_owners_made_and_that_are_still_delayed_are_queued_once(new: Ne
     sim.run_for(seconds=20)
     sim.settle()
     sim.check()
+
+
+def make(sim: Cluster, at: str, holder: str, patience_ms: int) -> Slot:
+    """What the owner of a schedule does: it makes a job under an id under which another may make it, too."""
+    sim.kind.force_holders(sim.hosts[at].node, [sim.hosts[holder].node_id])
+    sim.hosts[at].touch()
+    node = node_of(sim, at)
+    options = AddOptions()
+    options.read([b"REPLICATE", b"2", b"RETRY", b"5"], 0)
+    options.asked()
+    options.settle_words(node)
+    add = keyed.with_id(node, b"q", b"body", options, CRON_PREFIX + b"%016x" % 1 + b"%016x" % 2 + b"05a1SQ")
+    add.slot, add.until = Slot(), node.now + patience_ms
+    keyed.try_here(node, add)
+    return add.slot
+
+
+@catches("twin-not-kept")
+def who_vouches_for_a_copy_of_its_own_keeps_it(new: New) -> None:
+    """A and B make the same job, and A counts on the copy that B has; B waits for C. It is started anew, or is tired of
+    waiting; then A loses its disk."""
+    for is_killed in (True, False):
+        sim = new(nodes="ABC", seed=422)
+        sim.run_for(seconds=1)
+        sim.hold("B", "C", is_cut=True)
+        of_a, of_b = make(sim, "A", "B", 1_000), make(sim, "B", "C", 1_000)
+        sim.run_for(seconds=0.04)
+        assert of_a.reply is not None and of_b.reply is None
+        if is_killed:
+            sim.crash("B", "power")
+            sim.restart("B")
+        else:
+            sim.run_for(seconds=1)
+        sim.crash("A", "wipe")
+        sim.run_for(seconds=1)
+        sim.heal()
+        assert sim.consume_and_ack(at="B", timeout_ms=30_000), "A accepted it, and B had a copy"
+        sim.settle()
+        sim.check()

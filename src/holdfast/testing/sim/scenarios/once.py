@@ -76,6 +76,30 @@ def a_taker_that_dies_between_two_records_has_taken_it_once(new: New) -> None:
         end_well(sim)
 
 
+@catches("moves-by-the-clock")
+def a_move_is_not_taken_for_one_before_the_clock_was_set_back(new: New) -> None:
+    """B takes a job, and remembers the move. A is started anew, by its clock at the same time as before, and gives B
+    another job, which is lost with the link: what B took was not that one."""
+    sim = new(nodes="AB", seed=37)
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=1)
+    back = sim.hold("B", "A")
+    sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=0.5)
+    assert len(got) == 1
+    sim.crash("A", "kill")
+    sim.fault("jump", "A", amount=-sim.now)
+    sim.restart("A")
+    sim.end_fault(back)
+    sim.wait_for_job(at="B")
+    sim.run_for(seconds=5)
+    sim.hold("A", "B", is_cut=True)
+    job = sim.add_job(at="A", retry_s=0)
+    sim.run_for(seconds=20)
+    end_well(sim)
+    assert sim.history.deliveries(job) == 1, f"{job} was given to B, which never saw it"
+
+
 @catches("taken-not-synced")
 def a_giver_that_loses_power_does_not_ask_a_taker_that_forgot(new: New) -> None:
     """B took the job, said so, and handed it out; A heard it, said something else, so that B knows it did, and

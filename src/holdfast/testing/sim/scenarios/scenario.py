@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.testing.sim.cluster import Cluster
 
@@ -33,6 +33,12 @@ def scenarios_of(module: ModuleType) -> list[Scenario]:
         for name, value in vars(module).items()
         if "catches" in getattr(value, "__dict__", {})
     ]
+
+
+def node_of(sim: Cluster, name: str) -> Any:
+    """The node itself, to look inside: not what stands before it while a transcript is written."""
+    node = sim.hosts[name].node
+    return getattr(node, "machine", node)
 
 
 def end_well(sim: Cluster, *jobs: str, deliveries: int = 1) -> None:

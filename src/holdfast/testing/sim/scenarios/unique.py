@@ -82,6 +82,27 @@ def an_add_that_comes_too_late_replaces_nothing(new: New) -> None:
     end_well(sim, job)
 
 
+@catches("repeated-add-refused")
+def who_is_asked_again_and_refuses_does_not_say_that_nothing_was_added(new: New) -> None:
+    """The home, B, gave C a copy and was killed before it had accepted the job. When it is asked again its queue takes
+    nothing any more; C has the job, and comes to queue it."""
+    sim = new(nodes="ABC", seed=332)
+    key = unique_at(sim, "BCA")
+    sim.add_keyed(at="A", unique=key, replicate=1)  # so that its slot has a home
+    sim.run_for(seconds=1)
+    assert sim.consume_and_ack(at="A")
+    sim.hold("C", "B")
+    adding = sim.begin_add(at="A", replicate=2, timeout_ms=10_000, keys=keys_of(key), holders="BC", home="B")
+    sim.run_for(seconds=0.03)
+    sim.crash("B")
+    sim.restart("B")
+    sim.do("B", "PAUSE", "q", "in")
+    sim.run_for(seconds=3)
+    assert [type for type, _ in adding.ended] == ["info"], f"C has the job, and its producer was told {adding.ended}"
+    sim.do("B", "PAUSE", "q", "none")
+    end_well(sim)
+
+
 @catches("repeated-add-known")
 def a_job_made_twice_under_one_id_ends_everywhere(new: New) -> None:
     """The home, B, gave C a copy and was killed before it had accepted the job. Asked again it makes the job anew, with
