@@ -17,10 +17,11 @@ def test_jobs_are_what_they_were(tmp_path: Path) -> None:
     with holdfast.open(f"file:{tmp_path}/jobs") as old, holdfast.open("memory:") as new:
         old.add("q", "plain", retry=77, priority=8)
         old.add("q", "keys", group="g", domain="d", tenant="t", headers={"h": "v"}, attempts=5, backoff=(2, 60))
-        old.add("q", "unique", unique="k")
+        old.add("q", "unique", unique="k", until="started")
+        old.add("q", "skips", group="h", on_fail="skip")
         old.add("later", "delayed", delay=1000, ttl=5000)
-        assert Promotion(old, new).count() == 4
-        assert list(Promotion(old, new).run()) == [1, 2, 3, 4]
+        assert Promotion(old, new).count() == 5
+        assert list(Promotion(old, new).run()) == [1, 2, 3, 4, 5]
         assert old.length("q") == 0
         jobs = {job.text: job for job in new.take("q", count=10)}
         assert jobs["plain"].priority == 8
@@ -32,6 +33,9 @@ def test_jobs_are_what_they_were(tmp_path: Path) -> None:
             "group": "g", "domain": "d", "tenant": "t",
         }
         assert jobs["unique"].keys["unique"] == "k"
+        told = {name: view.more for name, job in jobs.items() if (view := new.show(job.id)) is not None}
+        assert told["unique"]["until"] == b"started" and told["skips"]["onfail"] == b"skip"
+        assert "onfail" not in told["keys"]
         assert new.try_next("later") is None
         ((delayed,),) = new.call("JSCAN", 0, "QUEUE", "later", "REPLY", "all")[1:]  # type: ignore[index,misc]
         fields = dict(zip(delayed[::2], delayed[1::2], strict=True))  # type: ignore[index]

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from tests.proc.harness import until
+
+from holdfast.local.whole import Plan, StartError, Whole
 
 LINE = re.compile(r"added ([\d,]+)  done ([\d,]+) ")
 CONSOLE = re.compile(r"http://127\.0\.0\.1:\d+/")
@@ -79,6 +82,7 @@ def test_a_cluster_with_sample_and_console_until_ctrl_c(folder: Path) -> None:
         pid = node_pid(folder, 3)
         os.kill(pid, signal.SIGKILL)
         until(lambda: "node 3: ended with -9" in up.text(), 20)
+        assert "without node 3 (away)" in up.text()
         before = up.done()
         until(lambda: up.done() > before + 20, 60)
         until(lambda: len([words for words in up.left() if "\0node\0" in words]) == 3, 20)
@@ -121,3 +125,26 @@ def test_what_does_not_start_is_said_with_its_log(folder: Path) -> None:
     assert "the node 1 did not start" in up.text()
     assert "holdfast node: " in up.text()
     assert up.left() == []
+
+
+def test_a_folder_that_cannot_be_used_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match=r"cannot use the folder .*file: Not a directory"):
+        next(Whole(Plan(tmp_path / "file", nodes=1)).start())
+
+
+def test_a_folder_is_used_by_one_at_a_time(tmp_path: Path) -> None:
+    first, second = Whole(Plan(tmp_path)), Whole(Plan(tmp_path))
+    first.take_folder()
+    with pytest.raises(StartError, match="another holdfast up uses the folder"):
+        second.take_folder()
+    assert not list(first.stop())
+    second.take_folder()
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        whole = Whole(Plan(tmp_path, nodes=1, http=port))
+        assert next(whole.start()) == "starting a node"
+    assert any(note.startswith(f"port {port} is taken: the console is at") for note in whole.notes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -58,6 +60,30 @@ def test_msgpack_knows_bytes_and_json_says_what_to_do() -> None:
     assert bodies.read_value(None) is None and bodies.read_value(b"") is None
     with pytest.raises(TypeError, match="JSON has no bytes"):
         bodies.write_value("json", b"x")
+
+
+@dataclass
+class Point:
+    x: float
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, -math.inf, [1.5, [math.nan]], {"a": None, "b": (math.inf,)}, {math.nan}, Point(math.nan)],
+    ids=str,
+)
+def test_json_has_no_nan_and_whoever_adds_one_is_told(value: Any) -> None:
+    """It would be null, and the task would run with None."""
+    for args, kwargs in (((value,), {}), ((), {"key": value})):
+        with pytest.raises(TypeError, match=r"^t: JSON has neither NaN nor infinity"):
+            bodies.write("json", "t", args, kwargs)
+        bodies.write("msgpack", "t", args, kwargs)
+
+
+def test_what_is_none_or_says_null_may_be_added() -> None:
+    given = [None, "null", Point(1.5), {"null": [None]}, 1e308]
+    assert bodies.read(bodies.write("json", "t", tuple(given), {})).args == [None, "null", {"x": 1.5}, *given[3:]]
+    assert math.isnan(bodies.read(bodies.write("msgpack", "t", (math.nan,), {})).args[0])
 
 
 NO_CALLS = [b"", b"x", b"{}", b"[1]", b'{"task": 3}', b'{"task": "t", "args": 3}', b"\x80", b"\xff"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,17 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 
 from holdfast import doors
 from holdfast.client.errors import Error
 from holdfast.client.queue import Queue
+from holdfast.client.text import visible
 
 WRONG, NOTHING = 1, 3
 DEFAULT = "holdfast://127.0.0.1:7711"
+LAST_WIDTH = 20
+"""Of the last column of a table, however narrow the terminal is."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -73,25 +76,39 @@ def named(reply: Any) -> dict[str, Any]:
     return {plain(name): plain(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool, none: str) -> None:
-    """A table for people, or all there is for programs."""
+def show(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool, none: str) -> None:
+    """A table for people, or all there is for programs. `columns`: title, and the name of what is in it."""
     if as_json:
         click.echo(json.dumps([dict(row) for row in rows], indent=2, default=str))
-        return
-    if not rows:
+    elif not rows:
         click.echo(none, err=True)
-        return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    else:
+        cells = [[visible(str(row.get(name, ""))) for name in columns.values()] for row in rows]
+        for number, line in enumerate(lines_of([list(columns), *cells])):
+            click.echo(click.style(line, bold=True) if number == 0 else line)
+
+
+def lines_of(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns under each other. Nothing is cut off, an id least of all, but for the last column on a terminal."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)][:-1]
+    room = shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths) if sys.stdout.isatty() else 0
     for row in rows:
-        table.add_row(*[str(row.get(column, "")) for column in columns])
-    Console(soft_wrap=True).print(table)
+        last = row[-1]
+        if room and cell_len(last) > max(room, LAST_WIDTH):
+            last = set_cell_size(last, max(room, LAST_WIDTH) - 1) + "…"
+        cells = [each + " " * (width - cell_len(each)) for each, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, last]).rstrip()
 
 
 def show_one(row: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(dict(row), indent=2, default=str))
         return
-    table = Table("", "", box=None, show_header=False, pad_edge=False)
+    width = max(map(len, row), default=0)
     for name, value in row.items():
-        table.add_row(f"[bold]{name}[/bold]", str(value).replace("[", r"\["))
-    Console(soft_wrap=True).print(table)
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {visible(str(value))}".rstrip())
+
+
+def some(count: int, what: str) -> str:
+    """1 job, 2 jobs."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -21,12 +21,18 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from holdfast import doors, form
-from holdfast.cli.common import DEFAULT, plain, with_secret
-from holdfast.client.errors import Error
+from holdfast.cli.common import DEFAULT, plain, some, with_secret
+from holdfast.client.errors import Error, NotAllowed
 from holdfast.client.queue import Queue
+from holdfast.client.text import visible
 from holdfast.core.version import VERSION
+from holdfast.journal import inspect
+from holdfast.journal.folder import NAME, JournalError
+from holdfast.journal.identity import NODE_ID
+from holdfast.journal.lock import InUse, lock, unlock
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
 FILES_WANTED = 10_032
@@ -62,9 +68,9 @@ def doctor(connect: str, folder: Path | None, as_json: bool) -> None:
     else:
         table = Table("", "", box=None, show_header=False, pad_edge=False)
         for each in found:
-            table.add_row(MARKS[each.kind], each.what.replace("[", r"\["))
+            table.add_row(MARKS[each.kind], Text(visible(each.what)))
             if each.do:
-                table.add_row("", f"[dim]→ {each.do}[/dim]")
+                table.add_row("", Text(f"→ {visible(each.do)}", style="dim"))
         Console(highlight=False).print(table)
     sys.exit(1 if any(each.kind == BAD for each in found) else 0)
 
@@ -95,6 +101,10 @@ def of_cluster(url: str) -> Iterator[Finding]:
     try:
         with doors.open(with_secret(url, os.environ.get("HOLDFAST_SECRET", "")), connect_timeout=3) as queue:
             yield from of_nodes(queue)
+    except NotAllowed as error:
+        yield Finding(BAD, f"the node does not let us look: {error}",
+                      "say who asks: --connect holdfast://user@host, with the secret in HOLDFAST_SECRET; without user@ "
+                      "where the node has just a password")
     except Error as error:
         yield Finding(BAD, f"no node answers: {error}",
                       "start one (holdfast node, or holdfast up), or say where it is with --connect")
@@ -105,11 +115,17 @@ def facts_of(text: Any) -> dict[str, str]:
 
 
 def of_nodes(queue: Queue) -> Iterator[Finding]:
-    lines = [line.split() for line in plain(queue.call("CLUSTER", "NODES")).splitlines()]
+    listed = [line.split() for line in plain(queue.call("CLUSTER", "NODES")).splitlines()]
+    met = [words[1] for words in listed if words[2] == "handshake"]
+    if met:
+        yield Finding(REMARK, f"nobody of the cluster answers at {', '.join(met)}",
+                      "start a node there, or take it back: `holdfast cli cluster forget ID`, with the id that "
+                      "`holdfast cluster nodes` shows")
+    lines = [words for words in listed if words[2] != "handshake"]
     away = [words[1] for words in lines if "disconnected" in words or "fail" in words[2].split(",")]
     if away:
-        yield Finding(BAD, f"{len(away)} of {len(lines)} nodes are away: {', '.join(away)}",
-                      "start them again with their folders; `holdfast cli cluster forget ID` what is gone for good")
+        yield Finding(BAD, f"away, of {some(len(lines), 'node')}: {', '.join(away)}",
+                      "start again with the same folder; `holdfast cli cluster forget ID` what is gone for good")
     else:
         yield Finding(GOOD, f"{len(lines)} {'node answers' if len(lines) == 1 else 'nodes are linked'}")
     if len(lines) < 3:
@@ -118,7 +134,8 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     cluster = facts_of(queue.call("CLUSTER", "INFO"))
     short = int(cluster.get("cluster_jobs_short_of_copies", 0))
     if short:
-        yield Finding(BAD, f"{short} jobs have fewer copies than they should", "bring back a node, or add one")
+        words = f"{some(short, 'job')} with fewer copies than there should be"
+        yield Finding(BAD, words, "bring back a node, or add one")
     if int(cluster.get("cluster_other_node_timeouts", 0)):
         yield Finding(BAD, "nodes have different cluster-node-timeout", "set it to the same at all nodes")
     info = facts_of(queue.call("INFO", "all"))
@@ -137,13 +154,20 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     else:
         yield Finding(GOOD, "the journal is written")
     if int(info.get("faults", 0)):
-        yield Finding(BAD, f"the node met {info['faults']} faults", "its log has a traceback for each: report them")
+        words = f"the node met {some(int(info['faults']), 'fault')}"
+        yield Finding(BAD, words, "its log has a traceback for each: report them")
 
 
 def of_folder(folder: Path) -> Iterator[Finding]:
     if not folder.is_dir():
         yield Finding(BAD, f"{folder} is no folder", "create it for the user that runs the node")
         return
+    of_many = sorted(each.parent for each in folder.glob(f"[1-9]*/{NODE_ID}"))
+    if not of_many and not (folder / NODE_ID).exists() and any(folder.iterdir()):
+        yield Finding(BAD, f"{folder} is no folder of a node", "name the one that the node was given by --dir")
+        return
+    for each in of_many or [folder]:
+        yield from of_journal(each)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -157,3 +181,26 @@ def of_folder(folder: Path) -> Iterator[Finding]:
         yield Finding(BAD, words, "make room: a journal is rewritten beside itself")
     if folder.stat().st_mode & 0o077:
         yield Finding(REMARK, f"others can look into {folder}", f"chmod 700 {folder}")
+
+
+def of_journal(folder: Path) -> Iterator[Finding]:
+    """What a start would find; a node that runs sees to its journal itself."""
+    path = folder / NAME
+    if not path.is_dir():
+        return
+    try:
+        held = lock(folder, to_read=True)
+    except InUse:
+        return
+    except JournalError as error:
+        yield Finding(BAD, str(error), "it must belong to the user that runs the node")
+        return
+    try:
+        found = [inspect.check(each) for each in (path, *inspect.own_folders(path))]
+    finally:
+        unlock(held)
+    wrong = [each.error for each in found if each.error]
+    for words in wrong:
+        yield Finding(BAD, words, f"restore it, or go on without what is damaged: holdfast journal repair {folder}")
+    if not wrong:
+        yield Finding(GOOD, f"the journal in {folder} can be read")

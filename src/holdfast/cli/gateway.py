@@ -37,6 +37,8 @@ user of the machine can see it.
 @click.option("--size", default=0, type=click.IntRange(0), help="Bound that queue to so many jobs in the cluster.")
 @click.option("--users-file", "users", type=click.Path(path_type=Path), help="Who may come in; see `holdfast users`.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine although anybody may come in.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME",
+              help="A name that browsers call this gateway by, such as that of a proxy before it; can be repeated.")
 @click.option("--lake", type=click.Path(path_type=Path), help="The pipeline's tables, for the history page.")
 @click.option("--console/--no-console", default=True, help="Serve the console's pages, too.")
 @click.option("--tls-cert", "cert", default="", help="Certificate, PEM: HTTPS and gRPC with TLS.")
@@ -46,7 +48,7 @@ user of the machine can see it.
               help="Lines for people, or a JSON object per line.")
 def gateway(
     connect: str, bind: str, http: int, grpc: int, queue: str, size: int, users: Path | None, insecure: bool,
-    lake: Path | None, console: bool, cert: str, key: str, ca: str, log_format: str,
+    hosts: tuple[str, ...], lake: Path | None, console: bool, cert: str, key: str, ca: str, log_format: str,
 ) -> None:
     """Open HTTP and gRPC before one or more nodes. Any number of gateways will do; they keep nothing."""
     from holdfast.client.errors import Error
@@ -55,7 +57,7 @@ def gateway(
 
     logs.start(log_format, "info")
     plan = Plan(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), bind, http, grpc, queue, size, users,
-                insecure, cert, key, ca, lake, console)
+                insecure, cert, key, ca, lake, console, hosts=hosts)
     try:
         import uvloop
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from holdfast.cli.common import NOTHING, asking, connected, fail
+from holdfast.client.text import visible
 
 
 @click.command(epilog="""\b
@@ -61,7 +62,8 @@ def take(
         for job in jobs:
             text = job.body.decode("utf-8", "backslashreplace")
             row = {"id": job.id, "queue": job.queue, "token": job.token, "attempt": job.attempt, "body": text}
-            click.echo(json.dumps(row) if as_json else f"{job.id}  {text}")
+            shown = visible(text) if sys.stdout.isatty() else text
+            click.echo(json.dumps(row) if as_json else f"{job.id}  {shown}")
         if ack and jobs:
             asked.done(*jobs)
     if not jobs:

@@ -7,11 +7,26 @@ from typing import Any
 
 import click
 
-from holdfast.cli.common import NOTHING, asking, connected, fail, named, plain, show, show_one
+from holdfast.cli.common import NOTHING, asking, connected, fail, named, plain, show, show_one, some
+from holdfast.client.errors import Error, NotAllowed
+from holdfast.client.pool import Pool
+from holdfast.client.queue import Queue
+from holdfast.client.states import STATES, state_of
+from holdfast.client.text import visible
 
 PAGE = 1000
-COLUMNS = ["name", "len", "out", "delayed", "dead-kept", "in-per-second", "out-per-second", "oldest-age", "blocked"]
-OF_JOBS = ["id", "queue", "state", "nacks", "additional-deliveries", "ttl", "body"]
+LEFT = "cluster_leaving_"
+OF_QUEUES = {
+    "queue": "name", "queued": "len", "leased": "out", "delayed": "delayed", "dead": "dead-kept",
+    "in/s": "in-per-second", "out/s": "out-per-second", "longest wait": "oldest-age", "idle workers": "blocked",
+}
+OF_JOBS = {
+    "id": "id", "queue": "queue", "state": "state", "node": "node", "nacks": "nacks", "again": "additional-deliveries",
+    "ttl": "ttl", "body": "body",
+}
+OF_DEAD = {name: name for name in ("id", "queue", "cause", "attempts", "died", "error")}
+OF_SCHEDULES = {"name": "name", "schedule": "schedule", "zone": "tz", "queue": "queue", "next": "next"}
+OF_NODES = {name: name for name in ("id", "address", "flags", "link")}
 
 
 @click.command(epilog="""\b
@@ -27,9 +42,12 @@ def queues(name: str, connect: str, as_json: bool) -> None:
         reply: Any = queue.call("CLUSTER", "QSTAT", name)
     rows, silent = reply
     found = [named(row) for row in rows]
-    show(found, COLUMNS, as_json, "there is no queue yet")
+    if not found and name != "*":
+        fail(f"no queue matches '{name}'")
+    shown = found if as_json else [{**row, "name": row["name"] or "(empty)"} for row in found]
+    show(shown, OF_QUEUES, as_json, "there is no queue yet")
     for node in plain(silent):
-        click.echo(f"node {node} did not answer", err=True)
+        click.echo(f"without node {node}: it did not answer", err=True)
 
 
 @click.command(epilog="""\b
@@ -42,23 +60,40 @@ Examples:
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
 @connected
 def jobs(queue: str, state: str, limit: int, connect: str, as_json: bool) -> None:
-    """List jobs of the node that is asked."""
-    words: list[str | int] = []
-    if queue:
-        words += ["QUEUE", queue]
-    if state:
-        words += ["STATE", state]
-    found: list[dict[str, Any]] = []
-    cursor = "0"
+    """List jobs of all nodes that can be reached, each as the node sees it that sees to it."""
+    words: list[str | int] = ["QUEUE", queue] if queue else []
+    for each in [state] if state else STATES:
+        words += ["STATE", each]
+    found: dict[str, dict[str, Any]] = {}
     with asking(connect) as asked:
-        while len(found) < limit:
-            reply: Any = asked.call("JSCAN", cursor, "COUNT", min(PAGE, limit), "REPLY", "all", *words)
-            following, page = reply
-            found += [named(each) for each in page]
-            cursor = plain(following)
-            if cursor == "0":
-                break
-    show(found[:limit], OF_JOBS, as_json, "no job fits")
+        for near in nodes_of(asked):
+            cursor = "0"
+            while len(found) <= limit:
+                scan: list[bytes | str | int] = [b"JSCAN", cursor, "COUNT", min(PAGE, limit), "REPLY", "all", *words]
+                cursor, page = answered(asked.channel.call(scan, near=near))
+                for row in map(named, page):
+                    found.setdefault(row["id"], {**row, "state": state_of(row), "node": near})
+                if plain(cursor) == "0":
+                    break
+    show(list(found.values())[:limit], OF_JOBS, as_json, "no job fits")
+    say_more(len(found), limit)
+
+
+def nodes_of(asked: Queue) -> list[str]:
+    """The members that can be reached, each by the beginning of its id."""
+    lines = [line.split() for line in plain(asked.call("CLUSTER", "NODES")).splitlines()]
+    return [words[0][:8] for words in lines if "connected" in words]
+
+
+def answered(reply: Any) -> Any:
+    if isinstance(reply, Error):
+        raise reply
+    return reply
+
+
+def say_more(found: int, limit: int) -> None:
+    if found > limit:
+        click.echo(f"these are the first {limit}; --limit says how many you want to see", err=True)
 
 
 @click.command(name="show", epilog="""\b
@@ -93,12 +128,12 @@ def explain(job_id: str, connect: str, as_json: bool) -> None:
         show_one({"id": found.id, "state": found.state, "summary": found.summary, "history": list(found.history),
                   "reasons": [{"code": r.code, "words": r.words, "ms_until": r.ms_until} for r in found.reasons]}, True)
         return
-    click.echo(f"{found.state}: {found.summary}")
+    click.echo(visible(f"{found.state}: {found.summary}"))
     for reason in found.reasons:
         until = f" (in {reason.ms_until / 1000:.1f} s)" if reason.ms_until is not None else ""
-        click.echo(f"  {reason.code}: {reason.words}{until}")
+        click.echo(visible(f"  {reason.code}: {reason.words}{until}"))
     for line in found.history:
-        click.echo(f"  · {line}")
+        click.echo(visible(f"  · {line}"))
 
 
 @click.group(epilog="""\b
@@ -129,10 +164,11 @@ def said(**wanted: str) -> Any:
 def dead_list(queue: str, cause: str, error: str, limit: int, connect: str, as_json: bool) -> None:
     """List dead jobs, with what killed them."""
     with asking(connect) as asked:
-        found = asked.dead(count=limit, **said(queue=queue, cause=cause, error=error))
+        found = asked.dead(count=limit + 1, **said(queue=queue, cause=cause, error=error))
     rows = [{"id": each.id, "queue": each.queue, "cause": each.cause, "attempts": each.attempts, "error": each.error,
-             "died": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.died_ms / 1000))} for each in found]
-    show(rows, ["id", "queue", "cause", "attempts", "died", "error"], as_json, "no dead jobs")
+             "died": when(each.died_ms / 1000)} for each in found]
+    show(rows[:limit], OF_DEAD, as_json, "no dead jobs")
+    say_more(len(rows), limit)
 
 
 @dead.command(name="retry")
@@ -157,7 +193,7 @@ def settle(method: str, ids: tuple[str, ...], wanted: Any, connect: str) -> None
     if not ids and not wanted:
         fail("name jobs, or say which with --queue, --cause or --error", 2)
     with asking(connect) as asked:
-        click.echo(f"{getattr(asked, method)(*ids, **wanted)} jobs")
+        click.echo(some(getattr(asked, method)(*ids, **wanted), "job"))
 
 
 @click.group(epilog="""\b
@@ -176,7 +212,12 @@ def cron_list(connect: str, as_json: bool) -> None:
     with asking(connect) as asked:
         reply: Any = asked.call("CRON", "LIST")
     rows = [named(each) for each in reply]
-    show(rows, list(rows[0]) if rows else [], as_json, "there is no schedule")
+    shown = rows if as_json else [{**row, "next": when(row.get("next"))} for row in rows]
+    show(shown, OF_SCHEDULES, as_json, "there is no schedule")
+
+
+def when(seconds: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else ""
 
 
 @cron.command(name="set")
@@ -185,14 +226,14 @@ def cron_list(connect: str, as_json: bool) -> None:
 @click.argument("queue")
 @click.argument("body")
 @click.option("--zone", default="", help="Time zone; UTC if none is named.")
-@click.option("--missed", default="", type=click.Choice(["", "skip", "one", "all"]), help="Runs that were missed.")
+@click.option("--missed", type=click.Choice(["skip", "one", "all"]), help="Runs that were missed.")
 @connected
 def cron_set(
-    name: str, schedule: str, queue: str, body: str, zone: str, missed: str, connect: str, as_json: bool
+    name: str, schedule: str, queue: str, body: str, zone: str, missed: str | None, connect: str, as_json: bool
 ) -> None:
     """Add a job by a schedule: five fields as in crontab, six with seconds, or @daily and the like."""
     with asking(connect) as asked:
-        asked.schedule(name, schedule, queue, body, zone=zone, missed=missed)
+        asked.schedule(name, schedule, queue, body, zone=zone, missed=missed or "")
 
 
 @cron.command(name="delete")
@@ -220,11 +261,14 @@ def cluster_nodes(connect: str, as_json: bool) -> None:
     """List the nodes as the one that is asked sees them."""
     with asking(connect) as asked:
         text = plain(asked.call("CLUSTER", "NODES"))
+        host = asked.channel.nodes.order()[0].host if isinstance(asked.channel, Pool) else ""
     rows = []
     for line in text.splitlines():
         words = line.split()
+        if words[1].startswith(":"):  # nobody has told it how it is called from outside; we do know how we came
+            words[1] = host + words[1]
         rows.append(dict(zip(("id", "address", "flags", "ping", "pong", "link"), words, strict=False)))
-    show(rows, ["id", "address", "flags", "link"], as_json, "there is no node")
+    show(rows, OF_NODES, as_json, "there is no node")
 
 
 @cluster.command(name="info")
@@ -250,8 +294,15 @@ def cluster_leave(wait: float, connect: str, as_json: bool) -> None:
                 click.echo("safe to stop")
                 return
             if time.monotonic() >= deadline:
-                fail(f"not done yet: {status}")
+                fail(f"not done yet: {status}{what_is_left(str(plain(asked.call('CLUSTER', 'INFO'))))}")
             time.sleep(0.2)
+
+
+def what_is_left(info: str) -> str:
+    """What keeps a node from being stopped, as words behind `draining`."""
+    facts = [line.removeprefix(LEFT).partition(":") for line in info.splitlines() if line.startswith(LEFT)]
+    found = [f"{count} {name.replace('_', ' ')}" for name, _, count in facts if count.strip() != "0"]
+    return f" ({', '.join(found)})" if found else ""
 
 
 @click.command(epilog="""\b
@@ -263,7 +314,6 @@ Examples:
 def health(connect: str) -> None:
     """Exit with 0 if a node answers, 1 if not. A node that asks who we are is there, too."""
     from holdfast import doors
-    from holdfast.client.errors import Error, NotAllowed
 
     try:
         with doors.open(connect, connect_timeout=2, answer_timeout=2):

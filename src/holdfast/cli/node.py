@@ -95,8 +95,6 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
             start_log(settings.config.text("logfile"), settings.config.text("log-format"), core)
             if (core > 0) != (control >= 0):
                 raise SettingsError("the setting core is not for you: say how many nodes you want with --cores")
-            if settings.config.number("cores") > 1 and core == 0:
-                return run_loop(Cores(settings, flags, file).run())
             settings.lock()
             log = logging.getLogger("holdfast")
 
@@ -111,6 +109,8 @@ def run(flags: dict[str, str], file: Path | None, control: int = -1) -> int:
                 return await serving, server.restart
 
             try:
+                if settings.config.number("cores") > 1 and core == 0:
+                    return run_loop(Cores(settings, flags, file).run())
                 code, again = run_loop(serve())
             finally:
                 settings.unlock()

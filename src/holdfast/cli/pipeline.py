@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
+
+from holdfast.client.text import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +96,7 @@ def show(title: str, head: list[str], rows: list[list[str]], empty: str) -> None
     for i, name in enumerate(head):
         table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*[Text(visible(each)) for each in row])
     console().print(table)
 
 
@@ -232,12 +235,12 @@ def lineage(job: str, folder: Path) -> None:
 
     def grow(tree: Tree, each: Relative) -> Tree:
         for child in each.children:
-            grow(tree.add(words(child)), child)
+            grow(tree.add(Text(visible(words(child)))), child)
         return tree
 
     with plainly():
         top = family(lake_at(folder), job)
-        console().print(grow(Tree(words(top)), top))
+        console().print(grow(Tree(Text(visible(words(top)))), top))
 
 
 @pipeline.command()

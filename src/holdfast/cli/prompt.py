@@ -224,8 +224,10 @@ class Line:
     def _print(self, reply: Reply, words: Argv) -> None:
         if self.form == "json":
             click.echo(text.to_json(reply))
-        elif self.form == "raw" or (isinstance(reply, bytes) and is_page(words)):
+        elif self.form == "raw":
             click.echo(text.raw(reply))
+        elif isinstance(reply, bytes) and is_page(words):
+            click.echo("\n".join(map(text.visible, to_text(reply).splitlines())))
         else:
             click.echo(text.for_terminal(reply))
 

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, ClassVar
 
 import click
+from rich.text import Text
 
-from holdfast.cli.common import DEFAULT, fail, named, plain, with_secret
+from holdfast.cli.common import DEFAULT, fail, named, plain, some, with_secret
 from holdfast.client.errors import Error
+from holdfast.client.text import visible
 
 COLUMNS = [
     ("queue", "name"), ("queued", "len"), ("with workers", "out"), ("delayed", "delayed"), ("dead", "dead-kept"),
@@ -28,6 +31,8 @@ Keys: s sorts by the next column, r the other way round, / finds, q ends.
 @click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between looks.")
 def top(connect: str, every: float) -> None:
     """Watch queues and nodes, live."""
+    if not sys.stdout.isatty():
+        fail("this draws on a terminal, and here is none: `holdfast queues` is for pipes")
     try:
         app = make_app(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), every)
     except ImportError:
@@ -93,7 +98,7 @@ def make_app(url: str, every: float) -> Any:
             self.call_from_thread(self.show, rows, nodes, silent)
 
         def show_trouble(self, words: str) -> None:
-            self.query_one("#totals", Static).update(f"[red]no answer:[/red] {words}")
+            self.query_one("#totals", Static).update(Text(f"no answer: {visible(words)}", style="red"))
 
         def show(self, rows: list[dict[str, Any]], nodes: list[list[str]], silent: int) -> None:
             total = {name: sum(int(row.get(name) or 0) for row in rows) for _, name in COLUMNS[1:]}
@@ -102,7 +107,7 @@ def make_app(url: str, every: float) -> Any:
                 f"[b]{total['delayed']:,}[/b]   dead [b]{total['dead-kept']:,}[/b]   "
                 f"in [b]{total['in-per-second']:,}[/b]/s   "
                 f"out [b]{total['out-per-second']:,}[/b]/s   done [b]{total['acked']:,}[/b]"
-                + (f"   [red]{silent} nodes silent[/red]" if silent else "")
+                + (f"   [red]{some(silent, 'node')} silent[/red]" if silent else "")
             )
             self.query_one("#nodes", Static).update("nodes  " + "   ".join(
                 f"{words[0][:8]} {words[1]} " + ("[red]down[/red]" if "disconnected" in words else "up")
@@ -111,11 +116,11 @@ def make_app(url: str, every: float) -> Any:
             name = COLUMNS[self.sorted_by][1]
             shown = [row for row in rows if self.words in str(row["name"])]
             shown.sort(key=lambda row: (row.get(name) or 0, row["name"]), reverse=self.is_descending)
-            table: DataTable[str] = self.query_one(DataTable)
+            table: DataTable[Text] = self.query_one(DataTable)
             place = table.cursor_row
             table.clear()
             for row in shown:
-                table.add_row(*[cell(row.get(field)) for _, field in COLUMNS])
+                table.add_row(*[Text(cell(row.get(field))) for _, field in COLUMNS])
             table.move_cursor(row=min(place, max(0, len(shown) - 1)))
             self.sub_title = f"{len(rows)} queues, by {COLUMNS[self.sorted_by][0]}"
 
@@ -146,4 +151,4 @@ def make_app(url: str, every: float) -> Any:
 
 
 def cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible(str(value))

@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.client.text import visible
 from holdfast.local.processes import Process
 from holdfast.local.whole import HTTP_PORT, NODE_PORT, Figures, Plan, StartError, Whole
 
@@ -89,11 +90,13 @@ def run(console: Console, plan: Plan, seconds: float) -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # we are at it
-        console.print("stopping …", style="dim")
+        if whole is not None and whole.processes:
+            console.print("stopping …", style="dim")
         for words in whole.stop() if whole is not None else ():
             console.print(words, style="red")
             code = 1
-        console.print(f"stopped; everything is kept in {plan.folder}")
+        if plan.folder.is_dir():
+            console.print(Text(f"stopped; everything is kept in {plan.folder}"))
     return code
 
 
@@ -144,12 +147,15 @@ def line(looks: list[tuple[Process, str]], figures: Figures) -> str:
     """All of a second in one line."""
     when = time.strftime("%H:%M:%S")
     away = [f"{process.name}: {words}" for process, words in looks if words != "running"]
+    if figures.silent:
+        away.insert(0, without(figures.silent))
     end = f"   ({'; '.join(away)})" if away else ""
     if not figures.totals:
         return f"{when}  no figures: {figures.words}{end}"
     of = figures.totals
     return (
-        f"{when}  added {of['jobs-in']:,}  done {of['acked']:,}  failed {of['nacked']:,}  queued {of['len']:,}  "
+        f"{when}  since start: added {of['jobs-in']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
+        f"now: queued {of['len']:,}  "
         f"with workers {of['out']:,}  delayed {of['delayed']:,}  dead {of['dead-kept']:,}  "
         f"in {of['in-per-second']}/s  out {of['out-per-second']}/s{end}"
     )
@@ -169,12 +175,17 @@ def picture(whole: Whole) -> Group:
     for title, _ in columns:
         table.add_column(title, justify="left" if title == "queue" else "right")
     for row in figures.queues[:QUEUES_SHOWN]:
-        table.add_row(*[cell(row.get(name, 0)) for _, name in columns])
+        table.add_row(*[Text(cell(row.get(name, 0))) for _, name in columns])
     if figures.totals:
         table.add_row("all", *[cell(figures.totals.get(name, 0)) for _, name in columns[1:]], style="bold")
-    words = figures.words or (f"{figures.silent} nodes did not answer" if figures.silent else "")
-    return Group(running, Text(), table, Text(words, style="red"))
+    words = figures.words or (f"The figures are {without(figures.silent)}." if figures.silent else "")
+    note = "Done and failed are counted since the start of each node."
+    return Group(running, Text(), table, Text(note, style="dim"), Text(words, style="red"))
+
+
+def without(silent: list[str]) -> str:
+    return f"without {' and '.join(silent)} (away)"
 
 
 def cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible(str(value))

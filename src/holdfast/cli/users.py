@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from holdfast.cli.common import show
 from holdfast.core.rights import ROLE_NAMES
 from holdfast.core.users import names_of
 from holdfast.journal.identity import write_whole
@@ -28,6 +27,7 @@ Examples:
 A running node reads the file again on SIGHUP.
 """
 
+OF_USERS = {"user": "name", "roles": "roles", "queues": "queues"}
 FILE = click.option("--file", "path", type=click.Path(path_type=Path), default=Path("users.toml"), show_default=True,
                     help="The file of users.")
 
@@ -118,10 +118,5 @@ def list_(as_json: bool, path: Path) -> None:
          "queues": [pattern.decode() for pattern in user.patterns] or ["*"]}
         for user in found.values()
     ]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    table = Table("user", "roles", "queues")
-    for row in rows:
-        table.add_row(str(row["name"]), ", ".join(row["roles"]), ", ".join(row["queues"]))
-    Console().print(table)
+    for_people = [{**row, "roles": ", ".join(row["roles"]), "queues": ", ".join(row["queues"])} for row in rows]
+    show(rows if as_json else for_people, OF_USERS, as_json, "there is no user")

@@ -48,7 +48,7 @@ class AddOptions(TypedDict, total=False):
     tenant      fair share key
     attempts    how many failures before it is dead
     backoff     seconds to the second attempt, doubled each time; or (first, most)
-    batch       (name, index): a member of a batch
+    batch       (name, index): a member of a batch; of many at once the first has this index, each other the next
     parent      id of the job that made this one
     headers     short strings that travel with the job
     """

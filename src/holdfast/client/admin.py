@@ -306,7 +306,7 @@ class Admin:
         self, domain: str, rate: str, *, burst: int | None = None, concurrency: int | None = None,
         adapt: bool | None = None,
     ) -> None:
-        """Bound the hand-outs of a domain, or of those a pattern fits: `limit("api.*", "10/s")`."""
+        """Bound the hand-outs of a domain, or of those a pattern fits: `limit("*.example.com", "10/s")`."""
         self._ask(limit(domain, rate, burst, concurrency, adapt))
 
     def unlimit(self, domain: str) -> None:

@@ -23,10 +23,29 @@ from typing import TYPE_CHECKING
 
 from .checks import Body
 from .delivery import Delivery, Entry
-from .errors import Error
+from .errors import BadRequest, Error, LeaseLost
 
 if TYPE_CHECKING:
     from .queue import AsyncQueue, Queue
+
+
+class Settling:
+    """While a job is said to be done or given back: it is settled, whatever comes of that. But not if what was said
+    cannot be said, such as a result that is too long: then nothing was done."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job | AsyncJob) -> None:
+        self.job = job
+
+    def __enter__(self) -> None:
+        self.job.is_settled = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, BadRequest) and not isinstance(error, LeaseLost):
+            self.job.is_settled = False
 
 
 class Job(Delivery):
@@ -42,8 +61,8 @@ class Job(Delivery):
 
     def done(self, result: Body | None = None) -> bool:
         """It is done and must not come back. False: it was not open any more. `LeaseLost`: it is somebody else's."""
-        self.is_settled = True
-        return self._source.done(self, result=result) == 1
+        with Settling(self):
+            return self._source.done(self, result=result) == 1
 
     def fail(self, error: str = "", *, after: float | None = None, dead: bool = False) -> bool:
         """Give it back, to be handed out again. False: it can't be (done already, or at most once).
@@ -51,13 +70,13 @@ class Job(Delivery):
         after  seconds until it may be handed out again; without it the job's own backoff, or at once
         dead   no more attempts: it goes to the dead jobs
         """
-        self.is_settled = True
-        return self._source.fail(self, error=error, after=after, dead=dead) == 1
+        with Settling(self):
+            return self._source.fail(self, error=error, after=after, dead=dead) == 1
 
     def release(self, *, after: float | None = None) -> bool:
         """Give it back without blame: it uses up no attempt."""
-        self.is_settled = True
-        return self._source.release(self, after=after) == 1
+        with Settling(self):
+            return self._source.release(self, after=after) == 1
 
     def extend(self, seconds: float | None = None) -> float:
         """Still working on it: the lease begins again. Returns its length in seconds."""
@@ -102,18 +121,18 @@ class AsyncJob(Delivery):
 
     async def done(self, result: Body | None = None) -> bool:
         """See `Job.done`."""
-        self.is_settled = True
-        return await self._source.done(self, result=result) == 1
+        with Settling(self):
+            return await self._source.done(self, result=result) == 1
 
     async def fail(self, error: str = "", *, after: float | None = None, dead: bool = False) -> bool:
         """See `Job.fail`."""
-        self.is_settled = True
-        return await self._source.fail(self, error=error, after=after, dead=dead) == 1
+        with Settling(self):
+            return await self._source.fail(self, error=error, after=after, dead=dead) == 1
 
     async def release(self, *, after: float | None = None) -> bool:
         """See `Job.release`."""
-        self.is_settled = True
-        return await self._source.release(self, after=after) == 1
+        with Settling(self):
+            return await self._source.release(self, after=after) == 1
 
     async def extend(self, seconds: float | None = None) -> float:
         """See `Job.extend`."""

@@ -44,9 +44,12 @@ SHARED: Final = frozenset((
 def shares(argv: Argv, patience: float | None, target: Target) -> bool:
     """May this command go where others go?"""
     return (
-        argv[0] in SHARED and patience is not None and patience <= SHARED_PATIENCE_S and CAN_SHARE
-        and target.tls is None  # Two threads must not use one TLS connection at once.
+        argv[0] in SHARED and patience is not None and patience <= SHARED_PATIENCE_S and can_share(target)
     )
+
+
+def can_share(target: Target) -> bool:
+    return CAN_SHARE and target.tls is None  # Two threads must not use one TLS connection at once.
 
 
 def check_shared(argv: Argv) -> None:

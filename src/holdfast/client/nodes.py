@@ -1,7 +1,7 @@
 """Which nodes there are, which of them to try first, and which to leave alone for a while.
 
-Those of the url are known from the start; the others are learned from the first one that is reached (HELLO). They are
-tried in this order:
+Those of the url are known from the start; the others are learned from the first one that is reached (HELLO), and once
+a minute from then on. They are tried in this order:
 
     the node a call is about   it handed the job out, and knows without asking others
     the favourite              the one that makes most of the jobs we take: the eight digits in their ids tell
@@ -29,6 +29,8 @@ from .target import Target
 
 REST_S: Final = 0.1
 REST_S_MAX: Final = 5.0
+FRESH_S: Final = 60.0
+"""Then a node is asked again who there is: others may have joined."""
 KNOWN_MAX: Final = 256
 """Nodes of which we keep the address. More than a cluster has."""
 FAVOUR_JOBS: Final = 100
@@ -55,14 +57,15 @@ class Nodes:
     def __init__(self, targets: tuple[Target, ...]) -> None:
         self._lock = threading.Lock()
         self._known = [Known(target) for target in targets]
-        self._asked: set[Target] = set()
+        self._fresh: dict[Target, float] = {}
+        """Whom we have asked for the others, and until when that will do."""
         self._favourite = ""
         self._counts: Counter[str] = Counter()
         self._moved = time.monotonic()
 
     def is_known(self, target: Target) -> bool:
-        """Have we asked this one who it is, and who the others are?"""
-        return target in self._asked
+        """Have we asked this one who it is, and who the others are, and not too long ago?"""
+        return time.monotonic() < self._fresh.get(target, 0.0)
 
     def targets(self) -> tuple[Target, ...]:
         """All that are known."""
@@ -100,7 +103,7 @@ class Nodes:
 
     def learned(self, through: Target, hello: Reply) -> None:
         """What a node says of the others: version, its id, then id, host, port and priority of each."""
-        self._asked.add(through)
+        self._fresh[through] = time.monotonic() + FRESH_S
         if not isinstance(hello, list) or len(hello) < 3 or not isinstance(hello[1], bytes):
             return
         me = to_text(hello[1])[:8]

@@ -30,7 +30,7 @@ from weakref import WeakSet
 from .asks import Undo
 from .connection import AsyncConnection, Connection
 from .errors import Closed, Error, Leaving, Loading, TooManyClients, Unknown, Unreachable
-from .manners import SHARED_PATIENCE_S, check_shared, shares
+from .manners import SHARED_PATIENCE_S, can_share, check_shared, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
@@ -65,6 +65,10 @@ class _Trying:
         self.nodes.failed(target)
         return True
 
+    def _is_to_learn(self, target: Target, reply: Reply) -> bool:
+        """It has answered, whatever was asked; and who the others are it was not asked yet."""
+        return not isinstance(reply, Error) and can_share(target) and not self.nodes.is_known(target)
+
 
 def last_word(failures: list[Error]) -> Error:
     """No node took the call: what the last one said, unless nobody said anything."""
@@ -92,8 +96,6 @@ class Pool(_Trying):
                         reply = line.call(argv)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
                         reply = self._line(target, patience != 0).call(argv)
-                    if not isinstance(reply, Error) and not self.nodes.is_known(target):
-                        self._learn(target)
                 else:
                     reply = self._alone(target, argv, patience, undo)
             except (Unreachable, Unknown) as error:
@@ -102,6 +104,8 @@ class Pool(_Trying):
             if not self._is_refused(target, reply, failures):
                 if undo is not None and self.nodes.saw(reply):
                     self._let_go()
+                elif undo is None and self._is_to_learn(target, reply):
+                    self._learn(target)
                 return reply
         return last_word(failures)
 
@@ -271,8 +275,6 @@ class AsyncPool(_Trying):
                         reply = await line.call(argv)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
                         reply = await (await self._line(target, patience != 0)).call(argv)
-                    if not isinstance(reply, Error) and not self.nodes.is_known(target):
-                        await self._learn(target)
                 else:
                     reply = await self._alone(target, argv, patience, undo)
             except (Unreachable, Unknown) as error:
@@ -281,6 +283,8 @@ class AsyncPool(_Trying):
             if not self._is_refused(target, reply, failures):
                 if undo is not None and self.nodes.saw(reply):
                     await self._let_go()
+                elif undo is None and self._is_to_learn(target, reply):
+                    await self._learn(target)
                 return reply
         return last_word(failures)
 

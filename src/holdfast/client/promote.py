@@ -104,8 +104,10 @@ def options_of(view: JobView) -> AddOptions:
     if "unique" in more:
         options["unique"] = values.text(more["unique"])
         options["window"] = OWN_WINDOW_S
+        options["until"] = "started" if "until" in more else "done"
     if "group" in more:
         options["group"] = values.text(more["group"])
+        options["on_fail"] = "skip" if "onfail" in more else "hold"
     if "domain" in more:
         options["domain"] = values.text(more["domain"])
     if "tenant" in more:

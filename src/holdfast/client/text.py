@@ -24,6 +24,7 @@ _UNQUOTE: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "b": b"\b", "a": b"\a"}
 _QUOTE: Final = {
     0x5C: r"\\", 0x22: r"\"", 0x0A: r"\n", 0x0D: r"\r", 0x09: r"\t", 0x07: r"\a", 0x08: r"\b",
 }
+_UNSEEN: Final = {code: _QUOTE.get(code, f"\\x{code:02x}") for code in (*range(0x20), *range(0x7F, 0xA0))}
 _HEX_BYTE: Final = re.compile("x[0-9a-fA-F]{2}")
 _SPACE: Final = frozenset(" \n\r\t\v\f\0")
 
@@ -102,6 +103,11 @@ def quote(data: bytes) -> str:
     return '"' + "".join(shown) + '"'
 
 
+def visible(text: str) -> str:
+    """Text of others for a terminal: what it would obey (colours, the cursor, its title) is shown instead."""
+    return text.translate(_UNSEEN)
+
+
 def for_terminal(reply: Reply) -> str:
     """The reply with its types, as redis-cli shows it."""
     return "\n".join(_lines(reply))
@@ -143,9 +149,9 @@ def _scalar(reply: Reply) -> str:
     if isinstance(reply, float):
         return f"(double) {reply:.17g}"
     if isinstance(reply, BaseException):
-        return f"(error) {reply}"
+        return f"(error) {visible(str(reply))}"
     if isinstance(reply, Simple):
-        return to_text(reply)
+        return visible(to_text(reply))
     return quote(reply) if isinstance(reply, bytes) else str(reply)
 
 

@@ -1,12 +1,13 @@
 """All of it together: which processes there are, where they listen, what they do at the moment.
 
     DIR/node-1 … node-n   the jobs, one folder per node        DIR/lake   the pipeline's tables
-    DIR/log               what each process said
+    DIR/log               what each process said               DIR/up.lock   held while we run
 
 The ports are the usual ones where they are free; a folder that has been used before is used again, jobs and all.
 """
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import socket
 import time
@@ -14,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from holdfast import doors
 from holdfast.client.errors import Error
@@ -29,6 +30,7 @@ HTTP_PORT, GRPC_PORT = 7780, 7790
 START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
 LOOK_S = 0.05
+LOCK = "up.lock"
 SUMMED = ("len", "out", "delayed", "dead-kept", "jobs-in", "acked", "nacked", "in-per-second", "out-per-second")
 
 
@@ -53,7 +55,8 @@ class Figures:
 
     totals: dict[str, int] = field(default_factory=dict)
     queues: list[dict[str, Any]] = field(default_factory=list)
-    silent: int = 0
+    silent: list[str] = field(default_factory=list)
+    """Nodes that did not answer: what they know is not in the sums."""
     words: str = ""
     """Why there are none."""
 
@@ -104,6 +107,7 @@ class Whole:
         self.processes: list[Process] = []
         self.notes: list[str] = []
         self.queue: Queue | None = None
+        self.lock: BinaryIO | None = None
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -140,10 +144,12 @@ class Whole:
 
     def start(self) -> Iterator[str]:
         """One thing after the other, each said before it is begun. Raises StartError."""
-        self.logs.mkdir(parents=True, exist_ok=True)
+        self.take_folder()
         if self.ports[0] != self.plan.port:
             self.notes.append(f"port {self.plan.port} is taken: the nodes are at {', '.join(map(str, self.ports))}")
-        yield f"starting {self.plan.nodes} nodes"
+        if self.http != self.plan.http:
+            self.notes.append(f"port {self.plan.http} is taken: the console is at {self.http}")
+        yield "starting a node" if self.plan.nodes == 1 else f"starting {self.plan.nodes} nodes"
         for number in range(self.plan.nodes):
             self.node(number).start()
         for number, process in enumerate(list(self.processes)):
@@ -165,6 +171,17 @@ class Whole:
             else:
                 yield "starting the pipeline"
                 self.pipeline().start()
+
+    def take_folder(self) -> None:
+        """Ours as long as we live: its nodes would refuse to start a second time, and say so only in their logs."""
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.lock = (self.plan.folder / LOCK).open("ab")
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(f"another holdfast up uses the folder {self.plan.folder}") from None
+        except OSError as error:
+            raise StartError(f"cannot use the folder {self.plan.folder}: {error.strerror}") from None
 
     def check(self, process: Process, deadline: float) -> None:
         if not process.is_up():
@@ -222,7 +239,18 @@ class Whole:
         rows, silent = reply
         named = [{key.decode(): plain(value) for key, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
         totals = {name: sum(int(row.get(name) or 0) for row in named) for name in SUMMED}
-        return Figures(totals, sorted(named, key=lambda row: str(row["name"])), len(silent))
+        away = [self.name_of(plain(each)) for each in silent]
+        return Figures(totals, sorted(named, key=lambda row: str(row["name"])), away)
+
+    def name_of(self, node_id: str) -> str:
+        """What a node is called here; the others know where it was."""
+        assert self.queue is not None
+        try:
+            lines = plain(self.queue.call("CLUSTER", "NODES")).splitlines()
+        except Error:
+            lines = []
+        places = [line.split()[1] for line in lines if line.startswith(node_id)]
+        return next((each.name for each in self.processes if each.where in places), f"node {node_id[:8]}")
 
     def stop(self) -> Iterator[str]:
         """In the order that loses nothing. What had to be killed is said."""
@@ -237,6 +265,8 @@ class Whole:
             for process in stage:
                 if not process.wait():
                     yield f"the {process.name} did not stop in {process.stop_s:g} s and was killed"
+        if self.lock is not None:
+            self.lock.close()
 
 
 def plain(value: Any) -> Any:

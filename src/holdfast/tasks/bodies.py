@@ -4,13 +4,15 @@
 
 Any program can write that, in any language. The first byte tells JSON from msgpack, so a worker reads both, whatever
 its app writes. Values are what the format knows: numbers, text, lists, maps, true, false, null; dates, UUIDs and
-decimals become text; msgpack also has bytes. Nothing is ever unpickled: a body is data, not a program.
+decimals become text; msgpack also has bytes, NaN and infinity. Nothing is ever unpickled: a body is data and no
+program.
 
 A *raw* task has no envelope: its one argument is the body, as bytes, whoever wrote it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -52,9 +54,22 @@ def write(codec: Codec, task: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 )
     encoder = _to_json if codec == "json" else _to_msgpack
     try:
-        return encoder.encode(Envelope(task, list(args), kwargs))
+        body = encoder.encode(Envelope(task, list(args), kwargs))
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{task}: an argument cannot be written as {codec}: {error}") from None
+    # The encoder writes null for them, so only a body with a null is looked at: the task would run with None.
+    if codec == "json" and b"null" in body and has_no_number(msgspec.to_builtins([args, kwargs])):
+        raise TypeError(f"{task}: JSON has neither NaN nor infinity; say None, or use App(…, codec='msgpack')")
+    return body
+
+
+def has_no_number(value: Any) -> bool:
+    """Whether NaN or infinity is anywhere in what a format is made of."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(has_no_number, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(has_no_number, value))
 
 
 def read(body: bytes) -> Envelope:

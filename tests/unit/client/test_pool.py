@@ -117,7 +117,9 @@ def test_a_node_that_is_leaving_is_passed_over() -> None:
         pool.close()
 
 
-def test_nodes_are_learned_from_the_first_and_used_when_it_dies() -> None:
+@pytest.mark.parametrize("patience", [0.0, None])
+def test_nodes_are_learned_from_the_first_and_used_when_it_dies(patience: float | None) -> None:
+    """Whether the first call shares a connection or, as one in its own words, has one to itself."""
     with contextlib.ExitStack() as stack:
         first, second = (stack.enter_context(running_stub()) for _ in range(2))
         hello = b"*3\r\n:1\r\n$8\r\naaaaaaaa\r\n*4\r\n$8\r\nbbbbbbbb\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n$1\r\n1\r\n" % (
@@ -126,7 +128,7 @@ def test_nodes_are_learned_from_the_first_and_used_when_it_dies() -> None:
         first.answer = lambda argv: hello if argv[0] == b"HELLO" else b"+first\r\n"
         second.answer = lambda argv: b"+second\r\n"
         pool = Pool([Target(port=first.port)])
-        assert pool.call(["PING"]) == b"first"
+        assert pool.call(["PING"], patience) == b"first"
         assert pool.call(["SHOW", "x"], near="bbbbbbbb") == b"second"
         first.stop()
         with contextlib.suppress(errors.Unknown):
@@ -147,6 +149,17 @@ def test_jobs_are_fetched_where_most_of_them_are_made(monkeypatch: pytest.Monkey
     assert [each.port for each in nodes.order()] == [1, 2]  # it rests
     nodes.worked(Target(port=2))
     assert [each.port for each in nodes.order()] == [2, 1]
+
+
+def test_who_there_is_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that joins later is found, too."""
+    nodes = Nodes((Target(port=1),))
+    assert not nodes.is_known(Target(port=1))
+    nodes.learned(Target(port=1), [1, b"aaaaaaaa", [b"bbbbbbbb", b"127.0.0.1", b"2", b"1"]])
+    assert nodes.is_known(Target(port=1))
+    monkeypatch.setattr("holdfast.client.nodes.FRESH_S", 0.0)
+    nodes.learned(Target(port=1), [1, b"aaaaaaaa", [b"cccccccc", b"127.0.0.1", b"3", b"1"]])
+    assert not nodes.is_known(Target(port=1)) and [each.port for each in nodes.targets()] == [1, 2, 3]
 
 
 def test_a_call_that_waits_holds_nobody_up_and_closing_ends_it(stub: Stub) -> None:

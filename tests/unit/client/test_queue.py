@@ -175,6 +175,14 @@ def test_what_was_settled_inside_the_block_stays_settled() -> None:
     assert [argv[0] for argv in script.sent] == ["GETJOB", "NACK", "GETJOB", "ACKJOB"]
 
 
+def test_what_cannot_be_said_settles_nothing() -> None:
+    """A result that is too long: the job has failed, and does not stay with us for its whole lease."""
+    script = Script(JOB, errors.BadRequest("ERR the result is too long"), 1)
+    with pytest.raises(errors.BadRequest), Queue(script).next("q") as job:
+        job.done("x")
+    assert [argv[0] for argv in script.sent] == ["GETJOB", "ACKJOB", "NACK"]
+
+
 def test_the_callers_own_exception_wins_over_a_failed_giving_back() -> None:
     script = Script(JOB, errors.ConnectionLost("gone"))
     with pytest.raises(ValueError) as caught, Queue(script).next("q"):

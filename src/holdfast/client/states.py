@@ -1,0 +1,18 @@
+"""The state of a job in the words that people use, and lists filter by."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+STATES: Final = ("queued", "leased", "delayed", "in-line", "dead")
+"""Each as the node sees it that sees to the job, so that a job is listed once; copies elsewhere are not listed."""
+
+
+def state_of(row: Mapping[str, Any]) -> str:
+    """From what SHOW or JSCAN says of a job."""
+    state = str(row.get("state"))
+    if state != "active":
+        return state
+    if "leased-ms" in row:
+        return "leased"
+    return "in-line" if row.get("next-requeue-within") is None and row.get("group") else "delayed"

@@ -1,0 +1,81 @@
+"""Tables that people read: nothing of others is taken for an order, no id is cut off, and what is left out is said."""
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import doors
+from holdfast.cli import common, look
+from holdfast.cli.handle import add, take
+from holdfast.cli.top import top
+
+
+def run(command: click.Command, port: int, *words: str) -> Result:
+    return CliRunner().invoke(command, [*words, "--connect", f"holdfast://127.0.0.1:{port}"])
+
+
+def test_words_in_brackets_and_control_characters_are_shown_as_they_are(port: int) -> None:
+    """A queue of this name, or a body like this, ended the table with a traceback, or coloured the rest of it."""
+    name, body = "[/x]", "[/b] closing \x1b[31mred\a\n"
+    assert run(add, port, name, body).exit_code == 0
+    shown = run(look.jobs, port, "--queue", name)
+    assert shown.exit_code == 0 and name in shown.stdout and r"[/b] closing \x1b[31mred\a\n" in shown.stdout
+    assert run(look.queues, port).stdout.splitlines()[1].startswith(name)
+    job = json.loads(run(take, port, name, "--json").stdout)
+    assert job["body"] == body
+    one = run(look.show_job, port, job["id"])
+    assert one.exit_code == 0 and r"\x1b[31mred" in one.stdout and "\x1b" not in one.stdout
+
+
+def test_ids_are_whole_and_what_is_left_out_is_said(port: int) -> None:
+    with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
+        ids = {queue.add("many", "x" * 200) for _ in range(5)}
+    shown = run(look.jobs, port, "--queue", "many", "--limit", "3")
+    found = {line.split()[0] for line in shown.stdout.splitlines()[1:]}
+    assert len(found) == 3 and found <= ids
+    assert "the first 3; --limit" in shown.stderr
+    assert not run(look.jobs, port, "--queue", "many", "--limit", "5").stderr
+
+
+def test_a_job_is_listed_in_the_state_it_is_in(port: int) -> None:
+    with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
+        made = {queue.add("states", "later", delay=1000): "delayed"}
+        leased = queue.add("states", "taken")
+        made[leased] = "leased"
+        assert [job.id for job in queue.take("states")] == [leased]
+        made[queue.add("states", "waits")] = "queued"
+    rows = json.loads(run(look.jobs, port, "--queue", "states", "--json").stdout)
+    assert {row["id"]: row["state"] for row in rows} == made
+    only = json.loads(run(look.jobs, port, "--queue", "states", "--state", "leased", "--json").stdout)
+    assert [row["id"] for row in only] == [leased]
+
+
+def test_a_schedule_is_listed_with_the_time_of_its_next_run(port: int) -> None:
+    assert run(look.cron, port, "set", "nightly", "0 3 * * *", "reports", "body", "--zone", "UTC").exit_code == 0
+    head, line = run(look.cron, port, "list").stdout.splitlines()
+    assert head.split() == ["name", "schedule", "zone", "queue", "next"]
+    assert line.startswith("nightly  0 3 * * *  UTC   reports  2") and ":00:00" in line
+
+
+def test_a_queue_that_is_not_there_is_no_success(port: int) -> None:
+    shown = run(look.queues, port, "nosuch")
+    assert shown.exit_code == 1 and "no queue matches 'nosuch'" in shown.stderr
+
+
+def test_top_is_not_drawn_into_a_pipe(port: int) -> None:
+    shown = run(top, port)
+    assert shown.exit_code == 1 and "terminal" in shown.stderr
+
+
+def test_only_the_last_column_is_cut_to_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [["id", "body"], ["D" * 48, "b" * 100], ["d", "世" * 30]]
+    _, line, wide = common.lines_of(rows)
+    assert line == "D" * 48 + "  " + "b" * 29 + "…"
+    assert common.cell_len(wide) <= 80
+    monkeypatch.setenv("COLUMNS", "40")
+    assert list(common.lines_of(rows))[1] == "D" * 48 + "  " + "b" * 19 + "…"
