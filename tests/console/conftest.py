@@ -7,6 +7,7 @@ look at.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,9 +112,9 @@ Opener = Callable[..., Page]
 
 
 def is_fault(said: ConsoleMessage) -> bool:
-    """Not that a page itself is answered with 404 or 422: whether it should be is for its test to say."""
-    is_own_status = said.text.startswith("Failed to load resource") and "/static/" not in said.location["url"] and (
-        "404" in said.text or "422" in said.text)
+    """Not that a page itself is answered with 404 or so: whether it should be is for its test to say."""
+    is_own_status = "/static/" not in said.location["url"] and re.match(
+        "Failed to load resource: .* a status of (400|403|404|422)", said.text)
     return said.type in ("error", "warning") and not is_own_status
 
 

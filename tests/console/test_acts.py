@@ -49,6 +49,51 @@ def test_what_does_not_fit_is_said_on_a_page(opened: Opener, gateway: Gateway) -
     expect(page.locator("main")).to_contain_text("priority")
 
 
+def test_what_does_not_fit_leads_back_with_what_was_typed(opened: Opener, queue: holdfast.Queue) -> None:
+    page = opened("/console/limits")
+    for burst, at_a_time, words in (("abc", "", "burst"), ("", "xyz", "concurrency"), ("-3", "", "burst")):
+        page.get_by_label("Domain or *.pattern").fill("typed.example")
+        page.get_by_label("Rate").fill("5/s")
+        page.get_by_label("Burst").fill(burst)
+        page.get_by_label("At a time").fill(at_a_time)
+        page.get_by_role("button", name="Set a limit").click()
+        expect(page.get_by_role("alert")).to_contain_text(words)
+        page.get_by_role("link", name="Back to the form").click()
+        expect(page.get_by_label("Rate")).to_have_value("5/s")
+        expect(page.get_by_label("Burst")).to_have_value(burst)
+        expect(page.get_by_label("At a time")).to_have_value(at_a_time)
+    expect(page.locator("main")).not_to_contain_text("typed.example")
+    page.goto("/console/add?queue=typed")
+    page.get_by_label("Body").fill("<b>\n& more")
+    page.get_by_label("Attempts").fill("abc")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("alert")).to_contain_text("attempts")
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label("Body")).to_have_value("<b>\n& more")
+    assert queue.length("typed") == 0
+    page.get_by_label("Attempts").fill("2")
+    page.get_by_role("button", name="Add").click()
+    said(page, "The job was added.")
+    page.goto("/console/queue?name=typed")
+    page.get_by_label(re.compile("^maxlen")).fill("77")
+    page.get_by_label(re.compile("^rate")).fill("often")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label(re.compile("^maxlen"))).to_have_value("77")
+    expect(page.get_by_label(re.compile("^rate"))).to_have_value("often")
+
+
+def test_what_came_of_a_form_is_said_once_and_by_nobody_else(opened: Opener) -> None:
+    page = opened("/console/queues?said=Call+this+number")
+    expect(page.locator(".said")).to_have_count(0)
+    page.goto("/console/add?queue=once")
+    page.get_by_role("button", name="Add").click()
+    said(page, "The job was added.")
+    page.reload()
+    expect(page.locator("h1")).to_contain_text("Job")
+    expect(page.locator(".said")).to_have_count(0)
+
+
 def test_a_form_of_another_site_is_refused(opened: Opener, queue: holdfast.Queue) -> None:
     page = opened("/console/")
     forged = page.request.post("/console/add", form={"queue": "forged", "body": "x"})
@@ -70,6 +115,9 @@ def test_all_matching_is_what_the_filter_shows_now(opened: Opener, queue: holdfa
     expect(page.locator("#rows tr")).to_have_count(50)
     page.get_by_label("all matching the filter").check()
     page.get_by_role("button", name="Delete").click()
+    expect(page.locator("h1")).to_have_text("Delete 120 jobs?")
+    assert queue.length("heap") == 120
+    page.get_by_role("button", name="Yes, delete 120 jobs").click()
     said(page, "120 jobs were deleted.")
     assert queue.length("heap") == 0 and queue.length("other") == 5
     page.goto("/console/jobs")
@@ -77,6 +125,31 @@ def test_all_matching_is_what_the_filter_shows_now(opened: Opener, queue: holdfa
     page.get_by_role("button", name="Delete").click()
     said(page, "Nothing was done")
     assert queue.length("other") == 5
+
+
+def test_harm_is_asked_for_with_the_count(opened: Opener, queue: holdfast.Queue) -> None:
+    queue.add_many("harm", ["a", "b", "c"])
+    page = opened("/console/jobs?queue=harm")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    for name in ("Cancel", "Delete"):
+        page.get_by_role("button", name=name).click()
+        said(page, "Nothing was done: no job was chosen.")
+    assert asked == []
+    page.locator("#rows input").first.check()
+    page.get_by_role("button", name="Cancel").click()
+    said(page, "1 job was cancelled.")
+    assert asked == ["Cancel 1 job?"]
+    page.get_by_label("all matching the filter").check()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("main")).to_contain_text("They match queue harm.")
+    page.get_by_role("link", name="No, back to the list").click()
+    expect(page.locator("#rows tr")).to_have_count(2)
+    page.get_by_label("all matching the filter").check()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Yes, cancel 2 jobs").click()
+    said(page, "2 jobs were cancelled.")
+    assert queue.length("harm") == 0 and len(asked) == 1
 
 
 def test_ticked_jobs_are_moved(opened: Opener, queue: holdfast.Queue) -> None:
@@ -128,6 +201,36 @@ def test_dead_jobs_are_brought_back(opened: Opener, queue: holdfast.Queue) -> No
     page.get_by_role("button", name="Retry all").click()
     said(page, "1 job was queued again.")
     assert queue.length("lazarus") == 3
+
+
+def test_a_card_of_dead_jobs_acts_on_its_own_jobs(opened: Opener, queue: holdfast.Queue) -> None:
+    """Same queue and same cause, but two kinds of error are two cards; and what is no longer dead is left alone."""
+    for error in ("KeyError: 'a'", "KeyError: 'b'", "OSError: disk full"):
+        queue.add("cards", error, attempts=1)
+        queue.next("cards", timeout=5).fail(error)
+    page = opened("/console/dead?queue=cards")
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    one = next(each.id for each in queue.dead(queue="cards") if each.error == "KeyError: 'a'")
+    assert queue.retry_dead(one) == 1
+    page.locator(".heap", has_text="KeyError").get_by_role("button", name="Delete all (2 jobs)").click()
+    said(page, "1 job was deleted.")
+    assert asked == ["Delete 2 jobs for good?"]
+    expect(page.locator("h1")).to_contain_text("in cards")
+    assert [each.error for each in queue.dead(queue="cards")] == ["OSError: disk full"]
+    assert queue.length("cards") == 1
+
+
+def test_the_page_of_dead_jobs_says_that_it_did_not_look_at_all(opened: Opener, queue: holdfast.Queue) -> None:
+    queue.add_many("massacre", ["x"] * 1100)
+    for _ in range(2):
+        queue.fail(*queue.take("massacre", count=550, timeout=5), dead=True)
+    page = opened("/console/dead?queue=massacre")
+    expect(page.locator("main")).to_contain_text("1,000 jobs were looked at; there may be more")
+    page.get_by_role("button", name="Delete all (1,000 jobs)").click()
+    said(page, "1,000 jobs were deleted.")
+    expect(page.get_by_role("button", name="Delete all (100 jobs)")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("were looked at")
 
 
 def test_limits_weights_and_schedules_are_set(opened: Opener, queue: holdfast.Queue) -> None:

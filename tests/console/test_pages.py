@@ -114,12 +114,60 @@ def test_jobs_of_a_group_are_found(opened: Opener) -> None:
     expect(page.locator("#rows tr")).to_have_count(4)
 
 
+def test_long_names_do_not_push_the_rest_out_of_sight(opened: Opener, queue: holdfast.Queue) -> None:
+    name = "very-long-" + "n" * 290
+    made = queue.add(name, "x", headers={"h" * 200: "v" * 3000})
+    page = opened("/console/queues?find=very-long-")
+    link = page.get_by_role("link", name=name)
+    assert link.get_attribute("title") == name
+    for path in ("/console/queues?find=very-long-", f"/console/queue?name={name}", f"/console/job?id={made}",
+                 f"/console/jobs?queue={name}", f"/console/history?queue={name}"):
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            assert page.evaluate("document.documentElement.scrollHeight") < 8000, (path, width)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("/console/queues?find=very-long-")
+    expect(page.locator('[data-field="blocked"]')).to_be_in_viewport()
+    page.screenshot(path=SHOTS / "long-names.png", full_page=True)
+    queue.flush(name)
+
+
+def test_what_is_not_found_is_said_in_words(opened: Opener) -> None:
+    page = opened("/console/queues?find=zzz")
+    expect(page.locator("main")).to_contain_text("No queue matches “zzz”")
+    page.goto("/console/scheduled")
+    expect(page.locator("#rows")).to_contain_text("in an hour")
+    expect(page.get_by_role("link", name="More", exact=True)).to_have_count(0)
+    page.locator("#rows a").first.click()
+    expect(page.locator("main")).to_contain_text("for another 5")
+    expect(page.locator(".pill.delayed")).to_be_visible()
+    expect(page.locator("table.facts")).not_to_contain_text("active")
+
+
+def test_the_cluster_in_words_for_people(opened: Opener) -> None:
+    page = opened("/console/cluster")
+    expect(page.get_by_role("row", name="nodes that can be reached")).to_contain_text("2 of 2")
+    expect(page.locator("details")).not_to_have_attribute("open", "")
+
+
+def test_history_tells_times_as_the_dashboard_does(opened: Opener) -> None:
+    """And not a minute that is not over: it would look like a fall."""
+    page = opened("/console/history?queue=big", timezone_id="UTC")
+    expect(page.locator(".u-wrap").first).to_be_visible()
+    assert page.request.get("/console/history.json?queue=big").json()["time"][-1] == 1767272340
+    page.screenshot(path=SHOTS / "history-utc.png")
+
+
 def test_a_phone_shows_it_without_scrolling_sideways(opened: Opener) -> None:
     page = opened("/console/", viewport={"width": 390, "height": 800})
     for path in ("/console/", "/console/jobs", "/console/cluster", "/console/queue?name=big"):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
     page.screenshot(path=SHOTS / "phone.png")
+    page.goto("/console/add")
+    expect(page.locator("nav [aria-current]")).to_be_in_viewport()  # the menu is wider than the screen
 
 
 def test_keys_and_theme(opened: Opener) -> None:

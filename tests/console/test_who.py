@@ -1,8 +1,11 @@
 """Who may do what in the console: a login first, and somebody who may only read finds nothing to press."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 from tests.console.conftest import SHOTS, Opener
@@ -12,23 +15,35 @@ from tests.proc.users_file import SECRETS, users
 
 import holdfast
 
+ADDER = "adds-and-does-no-more"
+
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def guarded(tmp_path_factory: pytest.TempPathFactory, lake: Path) -> Iterator[Gateway]:
     path = tmp_path_factory.mktemp("users") / "users.toml"
     users(path, "add", "boss", "--role", "admin", "--secret-stdin", secret=SECRETS["boss"])
     users(path, "add", "shop", "--role", "read", "--secret-stdin", secret=SECRETS["shop"])
+    users(path, "add", "mailer", "--role", "read", "--queue", "mail*", "--secret-stdin", secret=SECRETS["mailer"])
+    users(path, "add", "adder", "--role", "produce", "--secret-stdin", secret=ADDER)
     with Node("--users-file", str(path)) as node:
         url = address(node).replace("//", f"//boss:{SECRETS['boss']}@")
         with holdfast.open(url) as queue:
             queue.add("mail", "a letter")
-        with Gateway(url, "--users-file", str(path)) as gateway:
+            queue.add("payroll", "a secret")
+        with Gateway(url, "--users-file", str(path), "--lake", str(lake)) as gateway:
             yield gateway
 
 
+@contextlib.contextmanager
+def log_in(gateway: Gateway, name: str, secret: str = "") -> Iterator[httpx.Client]:
+    with gateway.client(follow_redirects=True) as http:
+        http.post("/console/login", data={"name": name, "secret": secret or SECRETS[name]})
+        yield http
+
+
 def test_a_login_and_what_may_be_done_after_it(opened: Opener, guarded: Gateway) -> None:
-    page = opened("/console/queues", guarded.url)
-    page.wait_for_url("**/console/login")
+    page = opened("/console/queues?find=mail", guarded.url)
+    page.wait_for_url("**/console/login?next=**")
     page.screenshot(path=SHOTS / "login-light.png")
     page.get_by_label("Name").fill("shop")
     page.get_by_label("Secret").fill("not the secret at all")
@@ -37,7 +52,7 @@ def test_a_login_and_what_may_be_done_after_it(opened: Opener, guarded: Gateway)
     page.get_by_label("Name").fill("shop")
     page.get_by_label("Secret").fill(SECRETS["shop"])
     page.get_by_role("button", name="Log in").click()
-    page.wait_for_url("**/console/")
+    page.wait_for_url("**/console/queues?find=mail")
     for path in ("queue?name=mail", "jobs", "limits", "scheduled", "dead"):
         page.goto(f"/console/{path}")
         assert page.locator("main form[method=post] button").count() == 0, path
@@ -50,7 +65,7 @@ def test_a_login_and_what_may_be_done_after_it(opened: Opener, guarded: Gateway)
     page.get_by_role("button", name="shop: log out").click()
     page.wait_for_url("**/console/login")
     page.goto("/console/jobs")
-    page.wait_for_url("**/console/login")
+    page.wait_for_url("**/console/login?next=%2Fconsole%2Fjobs")
 
 
 def test_an_admin_finds_the_buttons(opened: Opener, guarded: Gateway) -> None:
@@ -60,3 +75,67 @@ def test_an_admin_finds_the_buttons(opened: Opener, guarded: Gateway) -> None:
     page.get_by_role("button", name="Log in").click()
     page.goto("/console/queue?name=mail")
     expect(page.get_by_role("button", name="Pause all")).to_be_visible()
+
+
+def test_a_user_bound_to_queues_sees_nothing_of_others(guarded: Gateway) -> None:
+    with log_in(guarded, "boss") as boss, log_in(guarded, "mailer") as http:
+        bearer = {"Authorization": f"Bearer boss.{SECRETS['boss']}"}
+        ids = {name: boss.get(f"/v1/queues/{name}/peek", headers=bearer).json()["jobs"][0]["id"]
+               for name in ("mail", "payroll")}
+        for path in ("job", "job/body"):
+            assert http.get(f"/console/{path}", params={"id": ids["mail"]}).status_code == 200
+            refused = http.get(f"/console/{path}", params={"id": ids["payroll"]})
+            assert refused.status_code == 403 and "a secret" not in refused.text
+        assert len(boss.get("/console/history.json").json()["time"]) == 60  # of the queue `big`
+        for path in ("history.json", "history.json?queue=big"):
+            assert http.get(f"/console/{path}").json()["time"] == []
+        assert "big" not in http.get("/console/history").text
+    with log_in(guarded, "adder", ADDER) as http:
+        assert http.get("/console/history.json").status_code == 403
+
+
+@pytest.mark.parametrize(("wanted", "place"), [
+    ("/console/queue?name=mail&x=1", "/console/queue?name=mail&x=1"), ("//evil.example/console/", "/console/"),
+    ("https://evil.example/console/", "/console/"), ("/v1/queues", "/console/"), ("", "/console/"),
+])
+def test_a_login_leads_on_to_a_page_of_ours_only(guarded: Gateway, wanted: str, place: str) -> None:
+    with guarded.client() as http:
+        form = {"name": "shop", "secret": SECRETS["shop"], "next": wanted}
+        assert http.post("/console/login", data=form).headers["location"] == place
+
+
+def test_somebody_who_may_only_add_can_do_that_and_leave(opened: Opener, guarded: Gateway) -> None:
+    page = opened("/console/", guarded.url)
+    page.get_by_label("Name").fill("adder")
+    page.get_by_label("Secret").fill(ADDER)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/console/add")
+    for path in ("dead", "limits", "jobs", "workers", "scheduled", "queues", "history", "cluster"):
+        answer = page.goto(f"/console/{path}")
+        assert answer is not None and answer.status == 403, path
+        expect(page.locator("main")).not_to_contain_text("There are none")
+        expect(page.get_by_role("link", name="Add a job")).to_be_visible()
+    page.get_by_role("button", name="adder: log out").click()
+    page.wait_for_url("**/console/login")
+
+
+def test_a_reader_of_some_queues_is_shown_the_way_to_them(opened: Opener, guarded: Gateway) -> None:
+    page = opened("/console/jobs", guarded.url)
+    page.get_by_label("Name").fill("mailer")
+    page.get_by_label("Secret").fill(SECRETS["mailer"])
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/console/jobs")
+    for path in ("jobs", "workers", "scheduled", "dead", "limits", "history", "cluster", "queues", ""):
+        answer = page.goto(f"/console/{path}")
+        assert answer is not None and answer.status == 200, path
+        expect(page.locator("main")).not_to_contain_text("payroll")
+        for words in ("There are none.", "No job fits", "No schedule yet", "No domain has been", "No job is with"):
+            expect(page.locator("main")).not_to_contain_text(words)
+        if path in ("jobs", "workers", "scheduled", "dead"):
+            page.locator("main").get_by_role("link", name="mail", exact=True).click()
+            expect(page.locator("h1")).to_be_visible()
+            expect(page.get_by_role("alert")).to_have_count(0)
+    page.goto("/console/jobs")
+    page.get_by_role("textbox", name="Queue").fill("mail")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("#rows")).to_contain_text("a letter")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from tests.proc.harness import Node, until
 
-READY = re.compile(r"ready on (https?)://\S*:(\d+), gRPC on (-?\d+)")
+READY = re.compile(r"ready on (https?)://\S*:(\d+), (?:gRPC on (\d+)|no gRPC)")
 
 
 class Gateway:
@@ -44,7 +44,7 @@ class Gateway:
             return READY.search(self.log())
 
         found = until(is_ready, 40)
-        self.scheme, self.port, self.grpc_port = found[1], int(found[2]), int(found[3])
+        self.scheme, self.port, self.grpc_port = found[1], int(found[2]), int(found[3] or -1)
 
     @property
     def url(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -47,6 +48,32 @@ def test_a_job_goes_through_its_life(http: httpx.Client, queue: str) -> None:
     assert done.json() == {"count": 1}
     [waited] = http.post("/v1/wait", json={"ids": [job], "timeout": 5}).json()["jobs"]
     assert waited["state"] == "done" and waited["result"] == "42"
+
+
+@pytest.mark.parametrize("name", ["a/b", "/", "a%2Fb", "a%252Fb", "100%", "a/b/jobs", "ü/%/?#", "a b", "%2f", "//"])
+def test_any_name_can_be_in_a_path(http: httpx.Client, queue: str, name: str) -> None:
+    name = queue + name
+    path = f"/v1/queues/{quote(name, safe='')}"
+    add(http, quote(name, safe=""), body="x")
+    [job] = http.get(f"{path}/peek").json()["jobs"]
+    assert [each["id"] for each in take(http, name)] == [job["id"]]
+    assert http.get(path).json()["queue"] == name
+    assert http.post(f"{path}/jobs/many", json={"jobs": [{"body": "y"}]}).status_code == 201
+    line = http.post(f"{path}/stream", content=b'{"body": "z"}\n').json()
+    assert http.get(f"/v1/jobs/{line['id']}").json()["queue"] == name
+    assert http.post(f"{path}/flush").json()["count"] >= 2
+    for kind, said in (("cron", {"schedule": "0 0 * * *", "queue": name, "body": "x"}), ("domains", {"rate": "1/s"})):
+        assert http.put(f"/v1/{kind}/{quote(name, safe='')}", json=said).status_code == 204
+        *_, rows = http.get(f"/v1/{kind}").json().values()
+        assert name in {value for row in rows for value in row.values() if isinstance(value, str)}
+        assert http.delete(f"/v1/{kind}/{quote(name, safe='')}").status_code == 204
+
+
+def test_a_slash_that_is_none_of_a_name_finds_nothing(http: httpx.Client, queue: str) -> None:
+    assert http.get("/v1%2Fqueues").status_code == 404
+    assert http.post(f"/v1/queues/{queue}/x/jobs", json={"body": "x"}).status_code == 404
+    moved = http.get(f"/v1/queues/{queue}%2F%25/", follow_redirects=True)
+    assert moved.status_code == 200 and moved.json()["queue"] == f"{queue}/%"
 
 
 @pytest.mark.parametrize(("said", "kept"), [

@@ -1,9 +1,12 @@
 """Users over HTTP and gRPC: the same roles and queues as at a node, tokens that are bound to less, TLS."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 import trustme
@@ -13,6 +16,10 @@ from tests.proc.users_file import SECRETS, users
 
 import holdfast
 from holdfast.client.errors import NotAllowed, Unreachable
+from holdfast.client.resp import Argv, Reply, to_bytes
+from holdfast.gateway.proto import messages as pb
+from holdfast.gateway.proto import services
+from holdfast.gateway.who import queues_of
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +27,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     path = tmp_path_factory.mktemp("users") / "users.toml"
     users(path, "add", "boss", "--role", "admin", "--secret-stdin", secret=SECRETS["boss"])
     users(path, "add", "shop", "--role", "produce", "--queue", "orders.*", "--secret-stdin", secret=SECRETS["shop"])
+    roles = [word for role in ("read", "produce", "consume") for word in ("--role", role)]
+    users(path, "add", "mailer", *roles, "--queue", "mail.*", "--secret-stdin", secret=SECRETS["mailer"])
     with Node("--users-file", str(path)) as node, Gateway(
         address(node).replace("//", "//boss@"), "--users-file", str(path), env={"HOLDFAST_SECRET": SECRETS["boss"]}
     ) as gateway:
@@ -59,6 +68,81 @@ def test_roles_queues_and_bound_tokens(
     with guarded.client() as http:
         answer = http.request(method, path, json=body, headers=bearer(name, more))
         assert answer.status_code == status, answer.text
+
+
+def test_a_user_bound_to_queues_gets_at_no_job_of_another_by_its_id(guarded: Gateway) -> None:
+    """Of its own queue each of these is answered; nothing has happened to the job of the other."""
+    with guarded.client(headers=bearer("boss")) as boss, guarded.client(headers=bearer("mailer")) as http:
+        ids = {}
+        for queue in ("mail.out", "payroll"):
+            boss.post(f"/v1/queues/{queue}/jobs", json={"body": "secret"}).raise_for_status()
+            ids[queue] = boss.post("/v1/take", json={"queues": [queue], "lease": 60}).json()["jobs"][0]
+        for queue, job in ids.items():
+            at, held = f"/v1/jobs/{job['id']}", {"token": job["token"]}
+            command = b"*2\r\n$4\r\nSHOW\r\n$48\r\n%b\r\n" % job["id"].encode()
+            resp = {"Content-Type": "application/vnd.holdfast.resp"}
+            answers = [
+                http.get(at), http.get(f"{at}/explain"), http.post(f"{at}/extend", json={**held, "seconds": 60}),
+                http.post(f"{at}/progress", json={**held, "fraction": 0.5}),
+                http.post("/v1/keepalive", json={"seconds": 60, "jobs": [{"id": job["id"], **held}]}),
+                http.post("/v1/call", content=command, headers=resp), http.post(f"{at}/cancel"),
+                http.post("/v1/wait", json={"ids": [job["id"]], "timeout": 0.01}),
+                http.post(f"{at}/release", json=held), http.post(f"{at}/fail", json={}),
+                http.post(f"{at}/done", json={}), http.delete(at),
+            ]
+            codes = {answer.status_code for answer in answers}
+            if queue == "payroll":
+                assert codes == {403}, [answer.text for answer in answers]
+                assert "may not touch the queue 'payroll'" in answers[0].json()["detail"]
+            else:
+                assert codes <= {200, 204, 404, 409}, [answer.text for answer in answers]
+        bound = guarded.client(headers=bearer("boss", ";scope=admin;queues=mail.*"))
+        assert bound.patch(f"/v1/jobs/{ids['payroll']['id']}", json={"run_now": True}).status_code == 403
+        left = boss.get(f"/v1/jobs/{ids['payroll']['id']}").json()
+        assert left["more"]["token"] == ids["payroll"]["token"] and "progress" not in left["more"]
+        assert boss.post(f"/v1/jobs/{ids['payroll']['id']}/done", json={}).json() == {"count": 1}
+
+
+def test_nor_over_grpc(guarded: Gateway) -> None:
+    with guarded.client(headers=bearer("boss")) as boss, grpc.insecure_channel(
+        f"127.0.0.1:{guarded.grpc_port}"
+    ) as channel:
+        job = boss.post("/v1/queues/payroll/jobs", json={"body": "secret"}).json()["id"]
+        stub, held = services.QueueStub(channel), pb.Held(id=job, token="")
+        me = (("authorization", bearer("mailer")["Authorization"]),)
+        for method, said in (
+            ("Explain", pb.JobRequest(id=job)), ("Cancel", pb.JobRequest(id=job)), ("Done", pb.DoneRequest(job=held)),
+            ("Fail", pb.FailRequest(job=held)), ("Release", pb.ReleaseRequest(job=held)),
+            ("Wait", pb.WaitRequest(ids=[job])), ("Progress", pb.ProgressRequest(job=held, fraction=0.1)),
+            ("KeepAlive", pb.KeepAliveRequest(jobs=[pb.Held(id=job, token="1.1.1")], seconds=1)),
+            ("Call", pb.CallRequest(commands=[pb.Words(words=[b"ACKJOB", job.encode()])])),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                getattr(stub, method)(said, metadata=me)
+            assert caught.value.code() == grpc.StatusCode.PERMISSION_DENIED, (method, caught.value.details())
+        assert boss.delete(f"/v1/jobs/{job}").status_code == 204
+
+
+def test_a_job_is_looked_for_where_it_was_made_and_then_elsewhere() -> None:
+    """What one node does not know another may: a job goes where it is wanted."""
+    ids = [b"DI" + origin + b"0" * 36 + b"SQ" for origin in (b"aaaaaaaa", b"bbbbbbbb", b"cccccccc")]
+    known = {("aaaaaaaa", ids[0]): b"here", ("bbbbbbbb", ids[2]): b"there"}
+    asked: list[tuple[str, int]] = []
+
+    class Nodes:
+        async def call(self, argv: Argv, patience: float | None = 0.0, undo: object = None, near: str = "") -> Reply:
+            return b"aaaaaaaa1 :1\nbbbbbbbb2 :2\n"
+
+        async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+            asked.append((near, len(commands)))
+            found = [known.get((near, to_bytes(argv[1]))) for argv in commands]
+            return [None if queue is None else [b"id", b"x", b"queue", queue] for queue in found]
+
+        async def close(self) -> None: ...
+
+    with ThreadPoolExecutor(1) as aside:  # a browser of other tests may have its loop in this thread
+        assert aside.submit(asyncio.run, queues_of(Nodes(), ids)).result() == {b"here", b"there"}
+    assert asked == [("aaaaaaaa", 1), ("bbbbbbbb", 1), ("cccccccc", 1), ("aaaaaaaa", 2), ("bbbbbbbb", 2)]
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])

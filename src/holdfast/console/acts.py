@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Response
+from starlette.datastructures import FormData
 
 from holdfast.client.queue import AsyncQueue
 from holdfast.console import data
@@ -22,6 +23,7 @@ ALL_MAX = 100_000
 """Jobs that "all matching" acts upon in one go; the answer says if there may be more."""
 BACK = ("jobs", "job", "dead", "scheduled")
 DONE = {"run": "queued now", "retry": "queued again", "delete": "deleted", "cancel": "cancelled", "move": "moved"}
+HARM = ("cancel", "delete")
 Name = Annotated[str, Form(min_length=1, max_length=1000)]
 Word = Annotated[str, Form(max_length=1000)]
 
@@ -30,15 +32,20 @@ def said(what: str, count: int) -> str:
     return f"{count:,} {'job was' if count == 1 else 'jobs were'} {DONE.get(what, what)}."
 
 
+def left_out(without: set[str]) -> str:
+    """Whose jobs are not among "all"; nothing where all nodes answer."""
+    return f"Left out, as there is no answer: the jobs of {', '.join(sorted(without))}." if without else ""
+
+
 @router.post("/add")
 async def add(
     seen: Acting, queue: Name, body: Annotated[str, Form()] = "", delay: Annotated[float, Form(ge=0)] = 0.0,
-    priority: Annotated[int, Form(ge=0, le=9)] = 5, attempts: Word = "", domain: Word = "", group: Word = "",
-    tenant: Word = "",
+    priority: Annotated[int, Form(ge=0, le=9)] = 5, attempts: Annotated[int | None, Form(ge=0)] = None,
+    domain: Word = "", group: Word = "", tenant: Word = "",
 ) -> Response:
     keys: Any = {name: value for name, value in (("domain", domain), ("group", group), ("tenant", tenant)) if value}
-    if attempts.isdigit():
-        keys["attempts"] = int(attempts)
+    if attempts is not None:
+        keys["attempts"] = attempts
     made = await seen.asking.add(queue, body, priority=priority, delay=delay, **keys)
     return seen.back(f"job?id={made}", "The job was added.")
 
@@ -71,34 +78,61 @@ async def queue_flush(seen: Acting, name: Name, typed: Word = "") -> Response:
 @router.post("/queue/move")
 async def queue_move(seen: Acting, name: Name, to: Name) -> Response:
     """All jobs that wait in it."""
-    count = await act_on_all(seen.asking, "move", {"queue": name, "state": "queued"}, to)
-    return seen.back(f"queue?name={quoted(to)}", f"{said('move', count)} They came from {name}.")
+    without: set[str] = set()
+    count = await act_on_all(seen.asking, "move", {"queue": name, "state": "queued"}, to, without)
+    return seen.back(f"queue?name={quoted(to)}", f"{said('move', count)} They came from {name}. {left_out(without)}")
 
 
 @router.post("/jobs/act")
 async def jobs_act(
     seen: Acting, what: Word, back: Annotated[str, Form(max_length=4000)] = "jobs", queue: Word = "",
-    is_all: Annotated[str, Form(alias="all")] = "",
+    is_all: Annotated[str, Form(alias="all")] = "", is_sure: Annotated[str, Form(alias="sure")] = "",
 ) -> Response:
-    """Something for many jobs: those that were ticked, or all that match the filter."""
+    """Something for many jobs: those that were ticked, or all that match the filter. Before these come to harm they are
+    counted, and somebody has to be sure."""
     form = await seen.request.form()
     path = back if back.split("?")[0] in BACK else "jobs"
     if what not in DONE or (what == "move" and not queue):
         return seen.back(path, "Nothing was done: say what, and to move jobs, where to.")
     if not is_all:
-        ids = [str(value) for key, value in form.multi_items() if key == "id"]
-        return seen.back(path, said(what, await act(seen.asking, what, ids[:ACT_MAX], queue)))
+        ids = chosen(form)[:ACT_MAX]
+        if not ids:
+            return seen.back(path, "Nothing was done: no job was chosen.")
+        return seen.back(path, said(what, await act(seen.asking, what, ids, queue)))
     filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
     if not any(filters.values()):
         return seen.back(path, "Nothing was done: without a filter, “all matching” would be every job there is.")
-    return seen.back(path, said(what, await act_on_all(seen.asking, what, filters, queue)))
+    without: set[str] = set()
+    if what in HARM and not is_sure:
+        count = await count_all(seen.asking, filters, without)
+        return seen.page("sure", what=what, count=count, is_more=count >= ALL_MAX, filters=filters, back=path,
+                         left_out=left_out(without))
+    count = await act_on_all(seen.asking, what, filters, queue, without)
+    return seen.back(path, f"{said(what, count)} {left_out(without)}")
 
 
-async def act_on_all(asking: AsyncQueue, what: str, filters: dict[str, str], queue: str) -> int:
-    """Page by page; a job that has gone on meanwhile is not counted."""
+def chosen(form: FormData) -> list[str]:
+    """The ids that a form names, one or many to a field."""
+    return [job_id for key, value in form.multi_items() if key == "id" for job_id in str(value).split()]
+
+
+async def count_all(asking: AsyncQueue, filters: dict[str, str], without: set[str]) -> int:
+    """How many jobs match, up to as many as would be acted upon; `without` those of the nodes that are put there."""
     count, cursor = 0, "0"
     while True:
-        cursor, rows = await data.jobs(asking, filters, cursor)
+        cursor, rows = await data.jobs(asking, filters, cursor, ACT_MAX, without)
+        count += len(rows)
+        if cursor == "0" or count >= ALL_MAX:
+            return count
+
+
+async def act_on_all(
+    asking: AsyncQueue, what: str, filters: dict[str, str], queue: str, without: set[str]
+) -> int:
+    """Page by page; a job that has gone on meanwhile is not counted. `without`: as for `count_all`."""
+    count, cursor = 0, "0"
+    while True:
+        cursor, rows = await data.jobs(asking, filters, cursor, without=without)
         count += await act(asking, what, [row["id"] for row in rows], queue)
         if cursor == "0" or count >= ALL_MAX:
             return count
@@ -125,22 +159,22 @@ async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
 
 
 @router.post("/dead/act")
-async def dead_act(seen: Acting, what: Word, queue: Name, cause: Word = "") -> Response:
-    """All dead jobs of a queue and a cause."""
-    fitting: Any = {"queue": queue, **({"cause": cause} if cause else {})}
-    if what == "retry":
-        return seen.back("dead", said(what, await seen.asking.retry_dead(**fitting)))
-    if what == "delete":
-        return seen.back("dead", said(what, await seen.asking.delete_dead(**fitting)))
-    return seen.back("dead", "Nothing was done.")
+async def dead_act(seen: Acting, what: Word, queue: Word = "") -> Response:
+    """Those that were on the card, or were ticked on it, as far as they are still dead. `queue`: the page's filter."""
+    ids = chosen(await seen.request.form())[:ACT_MAX]
+    path = f"dead?queue={quoted(queue)}" if queue else "dead"
+    if not ids or what not in ("retry", "delete"):
+        return seen.back(path, "Nothing was done: no job was chosen.")
+    act = seen.asking.retry_dead if what == "retry" else seen.asking.delete_dead
+    return seen.back(path, said(what, await act(*ids)))
 
 
 @router.post("/domain/set")
 async def domain_set(
-    seen: Acting, domain: Name, rate: Annotated[str, Form(max_length=32)], burst: Word = "", concurrency: Word = "",
+    seen: Acting, domain: Name, rate: Annotated[str, Form(max_length=32)],
+    burst: Annotated[int | None, Form(ge=0)] = None, concurrency: Annotated[int | None, Form(ge=0)] = None,
 ) -> Response:
-    await seen.asking.limit(domain, rate, burst=int(burst) if burst.isdigit() else None,
-                            concurrency=int(concurrency) if concurrency.isdigit() else None)
+    await seen.asking.limit(domain, rate, burst=burst, concurrency=concurrency)
     return seen.back("limits", f"{domain} is limited to {rate}.")
 
 

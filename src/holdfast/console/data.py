@@ -5,30 +5,38 @@ says at which node we are.
 """
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable
 from typing import Any
 
-from holdfast.client.errors import Error
+from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
+from holdfast.client.resp import Argv, Reply
+from holdfast.client.states import STATES, state_of
 from holdfast.gateway import models
-from holdfast.gateway.queues import totals
+from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
+from holdfast.gateway.queues import figures
 
 PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
-STATES = ("queued", "leased", "delayed", "in-line", "dead")
-"""Each as the node sees it that sees to the job, so that a job is listed once; copies elsewhere are not listed."""
+UNNAMED = "(empty)\0"
+"""In a filter: the queue whose name is empty, as Disque allows; nothing there is any queue."""
 COUNTED = {"leased": "out", "delayed": "delayed", "dead": "dead-kept"}
 """States of which a queue knows how many there are."""
+ANSWER_S = 2.0
+"""A node takes milliseconds; one that takes so long is stopped, or cut off and not yet missed."""
 LOOK_S = 0.5
 """A page whose filter fits few of a million jobs is shown after this long, with a link to look on."""
+LOOK_MOST_S = 3.0
+"""One on which there would be nothing yet is looked on for: a node that is busy is slow, not empty."""
 TENANT_QUEUES = 50
 """Queues whose tenants are asked for on one page."""
 COUNT_MOST = 2000
 """Asked for at a time where few jobs fit: the node looks at ten times as many, a few milliseconds' work."""
 DEAD_LOOKED_AT = 1000
-"""Dead jobs a page of signatures is made from; more are counted by their queues only."""
+"""Dead jobs a page of signatures is made from; it says so if there may be more."""
 SETTING_HINTS = {
     "maxlen": "jobs at one node; 0: no bound", "totalmaxlen": "jobs at all nodes; 0: no bound",
     "paused": "none, in, out, all", "rate": "hand-outs, as in 10/s; none", "burst": "at once after a pause",
@@ -38,66 +46,54 @@ SETTING_HINTS = {
 }
 
 
-@dataclass(frozen=True)
-class NodeView:
-    id: str
-    host: str
-    port: int
-    flags: str
-    is_linked: bool
-
-    @property
-    def near(self) -> str:
-        return self.id[:8]
-
-    @property
-    def where(self) -> str:
-        return f"{self.host}:{self.port}" if self.host else f"port {self.port}"
-
-    @property
-    def state(self) -> str:
-        """One word for people."""
-        if not self.is_linked or "fail" in self.flags.split(","):
-            return "down"
-        return "leaving" if "leaving" in self.flags else "up"
-
-
-async def nodes(asking: AsyncQueue) -> list[NodeView]:
-    """The members, as the node that was asked sees them."""
-    return read_nodes(models.plain(await asking.call("CLUSTER", "NODES")))
-
-
-async def links(asking: AsyncQueue, near: str) -> dict[str, bool]:
-    """Whom a node is linked with, by id."""
-    return {node.id: node.is_linked for node in read_nodes(models.plain(await at(asking, near, "CLUSTER", "NODES")))}
-
-
-def read_nodes(text: str) -> list[NodeView]:
-    found = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) < 3:
-            continue
-        host, _, port = words[1].rpartition(":")
-        flags = words[2]
-        found.append(NodeView(words[0], host, int(port.partition("@")[0] or 0), flags,
-                              "myself" in flags or "connected" in words or "linked" in words))
-    return found
-
-
 async def at(asking: AsyncQueue, near: str, *words: str | int) -> Any:
-    """A command at one node. Error replies are raised."""
-    reply = await asking.channel.call([str(words[0]).encode(), *words[1:]], near=near)
-    if isinstance(reply, Error):
-        raise reply
+    """A command at one node. Error replies are raised, and NoAnswer: a node that hangs must not make the page hang.
+
+    The client asks another node where it cannot reach the one that is meant; so it says who it is, too.
+    """
+    who, reply = await in_time(near, asking.channel.call_many([argv("CLUSTER", "MYID"), argv(*words)], near))
+    if models.plain(who)[:NEAR] != near:
+        raise Unreachable(f"node {near} cannot be reached")
     return reply
+
+
+async def at_each(asking: AsyncQueue, members: list[NodeView], *words: str | int) -> dict[str, Any]:
+    """A command at all nodes at once: answers by node id (see `at`). Who does not answer is not among them."""
+    commands = [argv("CLUSTER", "MYID"), argv(*words)]
+    asked = [in_time(node.near, asking.channel.call_many(commands, node.near)) for node in members if node.is_linked]
+    replies = await asyncio.gather(*(or_none(each) for each in asked))
+    return {models.plain(reply[0]): reply[1] for reply in replies if reply is not None}
+
+
+def argv(*words: str | int) -> Argv:
+    return [str(words[0]).encode(), *words[1:]]
+
+
+async def in_time(near: str, asked: Awaitable[list[Reply]]) -> list[Any]:
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            replies = await asked
+    except TimeoutError:
+        raise NoAnswer(f"node {near} has not answered for {ANSWER_S:g} s") from None
+    for reply in replies:
+        if isinstance(reply, Error):
+            raise reply
+    return list(replies)
+
+
+async def or_none(asked: Awaitable[list[Any]]) -> list[Any] | None:
+    """None where nobody answers; that somebody says no is another matter."""
+    try:
+        return await asked
+    except (Unreachable, Unknown):
+        return None
 
 
 def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | int]:
     words: list[str | int] = ["JSCAN", cursor, "COUNT", count, "REPLY", "all"]
     for name in FILTERS:
         if filters.get(name):
-            words += [name.upper(), filters[name]]
+            words += [name.upper(), "" if filters[name] == UNNAMED else filters[name]]
     if not filters.get("state"):
         for state in STATES:
             words += ["STATE", state]
@@ -105,30 +101,40 @@ def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | i
 
 
 async def expected(asking: AsyncQueue, filters: dict[str, str]) -> int | None:
-    """How many jobs fit, where queues count them: who has found so many need not look at a million others."""
+    """How many jobs fit, where queues of all nodes count them: who has found so many need not look at a million others.
+    A count without a node that was late would end the look before that node is asked."""
     counted = COUNTED.get(filters.get("state", ""))
     if counted is None or any(filters.get(name) for name in FILTERS if name not in ("queue", "state")):
         return None
-    return sum(int(row.get(counted) or 0) for row in await totals(asking, filters.get("queue") or "*"))
+    rows, silent = await figures(asking, filters.get("queue") or "*")
+    return None if silent else sum(int(row.get(counted) or 0) for row in rows)
 
 
 async def jobs(
-    asking: AsyncQueue, filters: dict[str, str], cursor: str, count: int = PAGE
+    asking: AsyncQueue, filters: dict[str, str], cursor: str, count: int = PAGE, without: set[str] | None = None
 ) -> tuple[str, list[dict[str, Any]]]:
     """A page of jobs over all nodes, and where to go on; 0 is the end. cursor: node number, colon, its cursor.
 
     Where few jobs fit, the page may have fewer than asked for, or none, and not be the end: counts are a second old.
+    Nodes whose jobs are not among them, as they are away or do not answer, are added to `without`.
     """
     enough = await expected(asking, filters)
-    members = [node for node in await nodes(asking) if node.is_linked]
+    known = await nodes(asking)
+    members = [node for node in known if node.is_linked]
+    missed = {node.near for node in known if not node.is_linked}
     text, _, inner = cursor.partition(":")
     index = int(text) if text.isdigit() else 0
     inner = inner or "0"
     found: dict[str, dict[str, Any]] = {}
-    deadline = time.monotonic() + LOOK_S
+    began = time.monotonic()
     at_once = count
-    while index < len(members) and len(found) < count and time.monotonic() < deadline:
-        following, page = await at(asking, members[index].near, *scan_words(inner, filters, at_once))
+    while index < len(members) and len(found) < count:
+        try:
+            following, page = await at(asking, members[index].near, *scan_words(inner, filters, at_once))
+        except (Unreachable, Unknown):
+            missed.add(members[index].near)
+            index, inner = index + 1, "0"
+            continue
         at_once = count if page else min(COUNT_MOST, at_once * 2)
         inner = models.plain(following)
         rows = [models.named(each) for each in page]
@@ -141,43 +147,37 @@ async def jobs(
             found.setdefault(row["id"], row)
         if inner == "0":
             index += 1
-        if enough is not None and len(found) >= enough:
+        is_late = time.monotonic() - began > (LOOK_S if found else LOOK_MOST_S)
+        if is_late or (enough is not None and len(found) >= enough):
             break
+    if without is not None:
+        without |= missed
     return (f"{index}:{inner}" if index < len(members) else "0"), list(found.values())
 
 
-def state_of(row: dict[str, Any]) -> str:
-    """A job's state in the words of the filter."""
-    state = str(row.get("state"))
-    if state != "active":
-        return state
-    if "leased-ms" in row:
-        return "leased"
-    return "in-line" if row.get("next-requeue-within") is None and row.get("group") else "delayed"
-
-
-async def tenants(asking: AsyncQueue, queue: str) -> list[Any]:
-    """Name, weight and queued jobs of each tenant, at the node that is asked."""
+async def tenants(asking: AsyncQueue, queue: str) -> list[list[Any]]:
+    """Name, weight and queued jobs of each tenant, over all nodes."""
+    found: dict[str, list[Any]] = {}
     try:
-        found: list[Any] = models.plain(await asking.call("TENANT", "LIST", queue))
+        told = await at_each(asking, await nodes(asking), "TENANT", "LIST", queue)
     except Error:
         return []
-    return found
+    for rows in told.values():
+        for name, weight, size in models.plain(rows):
+            found.setdefault(name, [name, weight, 0])[2] += size
+    return [found[name] for name in sorted(found)]
 
 
 async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
     """A job as the node tells it that knows most: where it is queued or leased, or where it was made."""
     best: dict[str, Any] | None = None
-    for node in await nodes(asking):
-        if not node.is_linked:
-            continue
-        view = await at(asking, node.near, "SHOW", job_id)
+    for node_id, view in (await at_each(asking, await nodes(asking), "SHOW", job_id)).items():
         if view is None:
             continue
         row = models.named(view)
         raw = dict(zip(view[::2], view[1::2], strict=True)) if isinstance(view, list) else view
         row["data"] = raw.get(b"body")
-        row["node"] = node.near
+        row["node"] = node_id[:NEAR]
         row["is"] = state_of(row)
         if best is None or rank(row) > rank(best):
             best = row
@@ -198,8 +198,8 @@ def signature(error: str) -> str:
     return re.sub(r"\d+", "#", line)[:200]
 
 
-async def dead_by_signature(asking: AsyncQueue, queue: str) -> list[dict[str, Any]]:
-    """Dead jobs in heaps: same queue, same cause, same kind of error."""
+async def dead_by_signature(asking: AsyncQueue, queue: str) -> tuple[list[dict[str, Any]], bool]:
+    """Dead jobs in heaps: same queue, same cause, same kind of error; and whether these are all."""
     heaps: dict[tuple[str, str, str], dict[str, Any]] = {}
     found = await (asking.dead(count=DEAD_LOOKED_AT, queue=queue) if queue else asking.dead(count=DEAD_LOOKED_AT))
     for each in found:
@@ -211,9 +211,37 @@ async def dead_by_signature(asking: AsyncQueue, queue: str) -> list[dict[str, An
         heap["count"] += 1
         heap["latest"] = max(heap["latest"], each.died_ms)
         heap["jobs"].append(each)
-    return sorted(heaps.values(), key=lambda heap: -heap["count"])
+    return sorted(heaps.values(), key=lambda heap: -heap["count"]), len(found) < DEAD_LOOKED_AT
 
 
-async def info(asking: AsyncQueue, near: str) -> dict[str, str]:
-    text = models.plain(await at(asking, near, "INFO", "all"))
-    return {name: value for name, _, value in (line.partition(":") for line in text.splitlines()) if value}
+async def facts(asking: AsyncQueue, members: list[NodeView]) -> dict[str, dict[str, str]]:
+    """What each node says of itself, by id."""
+    return {node: fields(text) for node, text in (await at_each(asking, members, "INFO", "all")).items()}
+
+
+async def links(asking: AsyncQueue, members: list[NodeView]) -> dict[str, dict[str, bool]]:
+    """Whom each node is linked with, by id."""
+    texts = await at_each(asking, members, "CLUSTER", "NODES")
+    return {node: {to.id: to.is_linked for to in read_nodes(models.plain(text))} for node, text in texts.items()}
+
+
+def fields(text: Any) -> dict[str, str]:
+    lines = models.plain(text).splitlines()
+    return {name: value for name, _, value in (line.partition(":") for line in lines) if value}
+
+
+TOLD = {
+    "jobs_short_of_copies": "jobs short of copies", "endings_uncollected": "ended jobs that not all have heard of",
+    "tombstones": "ended jobs kept in mind, so that no late copy runs", "slots_at_home": "slots of keys it sees to",
+    "other_node_timeouts": "nodes with another node-timeout", "stats_messages_sent": "messages to other nodes",
+    "stats_messages_received": "messages from other nodes", "stats_bytes_sent": "bytes to other nodes",
+}
+
+
+def of_cluster(info: dict[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """CLUSTER INFO in words for people, and the counters for those who know the source."""
+    facts = {name.removeprefix("cluster_"): value for name, value in info.items()}
+    others = int(facts.get("reachable_nodes", 0))  # without the one that says so
+    told = [("nodes that can be reached", f"{others + 1} of {facts.get('known_nodes', others + 1)}")]
+    told += [(words, facts[name]) for name, words in TOLD.items() if name in facts]
+    return told, [(name.removeprefix("count_"), value) for name, value in facts.items() if name.startswith("count_")]

@@ -6,8 +6,10 @@ view a link. What forms do is in acts.py.
 """
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,14 +17,25 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from holdfast.client.errors import Error
+from holdfast.client.states import STATES
 from holdfast.console import acts, charts, data, session
-from holdfast.console.view import HERE, MENU, Acting, Seen, guarded, optional, templates
-from holdfast.gateway import live, models
+from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
+from holdfast.core.rights import PRODUCE, READ
+from holdfast.gateway import live, members, models
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.problems import Unauthorized, status_of
 from holdfast.gateway.queues import totals
 from holdfast.gateway.who import address_of
 
+FORMS = {
+    "add": "add", "domain/set": "limits", "tenant/set": "limits", "cron/set": "scheduled", "queue/set": "queue",
+    "queue/move": "queue", "queue/pause": "queue",
+}
+"""Forms, and the pages they are on: a page fills in what its address says."""
+TYPED_MAX = 4000
+"""Of one field; an address has its bounds."""
+BUSIEST = 12
+"""Queues on the dashboard."""
 log = logging.getLogger("holdfast.gateway")
 router = APIRouter(prefix="/console", include_in_schema=False)
 
@@ -35,36 +48,37 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     app.include_router(acts.router)
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def root() -> Response:
         return RedirectResponse("/console/")
 
     others: dict[Any, Any] = dict(app.exception_handlers)
 
-    def told(kind: type[Exception], title: str) -> None:
+    def tell_of(kind: type[Exception], title: str) -> None:
         """An error of this kind is a page for those who look at pages, and what it was before for programs."""
 
         @app.exception_handler(kind)
         async def tell(request: Request, error: Exception) -> Response:
             if request.url.path.startswith("/console"):
-                return problem_page(title, words_of(error), code_of(error))
+                return await problem_page(request, title, words_of(error), code_of(error))
             answer: Response = await others[kind](request, error)
             return answer
 
-    told(Error, "That did not work")
-    told(RequestValidationError, "This does not fit")
-    told(HTTPException, "There is no such page")
+    tell_of(Error, "That did not work")
+    tell_of(RequestValidationError, "This does not fit")
+    tell_of(HTTPException, "There is no such page")
 
     @app.exception_handler(Unauthorized)
     async def must_log_in(request: Request, error: Unauthorized) -> Response:
         if request.url.path.startswith("/console"):
-            return guarded(RedirectResponse("/console/login", 303), None)
+            wanted = f"{request.url.path}?{request.url.query}".rstrip("?") if request.method == "GET" else ""
+            return guarded(RedirectResponse(login_path(wanted), 303), None)
         answer: Response = await others[Unauthorized](request, error)
         return answer
 
     @app.exception_handler(session.Forbidden)
     async def forbidden(request: Request, error: session.Forbidden) -> Response:
-        return problem_page("Not like this", str(error), 403, menu=[])
+        return await problem_page(request, "Not like this", str(error), 403)
 
 
 def words_of(error: Exception) -> str:
@@ -81,30 +95,46 @@ def code_of(error: Exception) -> int:
     return error.status_code if isinstance(error, HTTPException) else status_of(error)
 
 
-def problem_page(title: str, words: str, code: int, menu: Any = MENU) -> Response:
-    values = {"title": title, "words": words, "menu": menu, "here": "-", "user": "", "said": ""}
-    page = templates.get_template("problem.html").render(values)
-    return guarded(HTMLResponse(page, code), None)
+async def problem_page(request: Request, title: str, words: str, code: int) -> Response:
+    """What went wrong, for whoever it is; and the way back to the form, with what was typed into it."""
+    form = FORMS.get(request.url.path.removeprefix("/console/")) if request.method == "POST" else None
+    given = (await request.form()).items() if form is not None else ()
+    typed = {key: value for key, value in given if key != "form_token" and len(str(value)) <= TYPED_MAX}
+    values = {"title": title, "words": words, "form": form, "typed": typed}
+    try:
+        seen = await view(request, behind(request))
+    except Unauthorized:
+        page = templates.get_template("problem.html").render({**values, "menu": [], "here": "", "user": "", "said": ""})
+        return guarded(HTMLResponse(page, code), None)
+    return seen.page("problem", code, **values)
+
+
+def login_path(wanted: str, is_wrong: bool = False) -> str:
+    """Where to log in, and where to go then: to a page of ours, and to no other site's."""
+    said = {**({"next": wanted} if wanted.startswith("/console/") else {}), **({"wrong": "1"} if is_wrong else {})}
+    return f"/console/login?{urlencode(said)}".rstrip("?")
 
 
 @router.get("/login")
-async def login_page(request: Request, wrong: bool = False) -> Response:
+async def login_page(
+    request: Request, wrong: bool = False, next: Annotated[str, Query(max_length=4000)] = ""
+) -> Response:
     return guarded(templates.TemplateResponse(request, "login.html", {
-        "menu": [], "here": "", "user": "", "said": "", "wrong": wrong,
+        "menu": [], "here": "", "user": "", "said": "", "wrong": wrong, "next": next,
     }), None)
 
 
 @router.post("/login")
 async def login(
     request: Request, gate: Annotated[Behind, Depends(behind)], name: Annotated[str, Form(max_length=64)],
-    secret: Annotated[str, Form(max_length=1024)],
+    secret: Annotated[str, Form(max_length=1024)], next: Annotated[str, Form(max_length=4000)] = "",
 ) -> Response:
     try:
         await gate.door.login(name, secret, address_of(request.client))
         cookie = session.make_cookie(gate.door, name, session.now())
     except Unauthorized:
-        return guarded(RedirectResponse("/console/login?wrong=1", 303), None)
-    answer = guarded(RedirectResponse("/console/", 303), None)
+        return guarded(RedirectResponse(login_path(next, is_wrong=True), 303), None)
+    answer = guarded(RedirectResponse(next if next.startswith("/console/") else "/console/", 303), None)
     session.set_cookie(answer, request, cookie)
     return answer
 
@@ -118,10 +148,12 @@ async def logout(seen: Acting) -> Response:
 
 @router.get("/")
 async def dashboard(seen: Seen) -> Response:
+    if not seen.may(READ) and seen.may(PRODUCE):
+        return guarded(RedirectResponse("/console/add"), seen)  # all there is for somebody who only adds
     rows = await seen.figures()
-    busiest = sorted(rows, key=lambda row: -int(row.get("held", 0)))[:12]
-    return seen.page("dashboard", sums=live.summed(rows), busiest=busiest, count=len(rows),
-                     members=await data.nodes(seen.asking))
+    busiest = sorted(rows, key=lambda row: -int(row.get("held", 0)))[:BUSIEST]
+    return seen.page("dashboard", sums=live.summed(rows), rows=busiest, most=BUSIEST, count=len(rows),
+                     members=members.told(await members.nodes(seen.asking), seen.silent))
 
 
 @router.get("/queues")
@@ -130,15 +162,15 @@ async def queues(
 ) -> Response:
     rows = [row for row in await seen.figures() if find.lower() in str(row.get("name", "")).lower()]
     first = page * data.PAGE
-    return seen.page("queues", rows=rows[first:first + data.PAGE], count=len(rows), find=find, number=page,
-                     has_more=len(rows) > first + data.PAGE)
+    return seen.page("queues", rows=rows[first:first + data.PAGE], count=len(rows), find=find, number=page, first=first,
+                     most=data.PAGE, has_more=len(rows) > first + data.PAGE)
 
 
 @router.get("/queue")
-async def queue(seen: Seen, name: Annotated[str, Query(min_length=1, max_length=1000)]) -> Response:
+async def queue(seen: Seen, name: Annotated[str, Query(max_length=1000)]) -> Response:
     found = next(iter(await totals(seen.asking, name)), {})
     settings = {key: models.plain(value) for key, value in (await seen.asking.settings(name)).items()}
-    _, waiting = await data.jobs(seen.asking, {"queue": name, "state": "queued"}, "0", 10)
+    _, waiting = await data.jobs(seen.asking, {"queue": name or data.UNNAMED, "state": "queued"}, "0", 10)
     return seen.page("queue", name=name, row=found, settings=settings, waiting=waiting,
                      hints=data.SETTING_HINTS, tenants=await data.tenants(seen.asking, name))
 
@@ -146,8 +178,10 @@ async def queue(seen: Seen, name: Annotated[str, Query(min_length=1, max_length=
 @router.get("/jobs")
 async def jobs(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") -> Response:
     filters = {name: seen.request.query_params.get(name, "")[:1000] for name in data.FILTERS}
-    following, rows = await data.jobs(seen.asking, filters, cursor)
-    return seen.page("jobs", rows=rows, filters=filters, following=following, states=data.STATES, cursor=cursor)
+    choice = await seen.choice(filters["queue"])
+    following, rows = await data.jobs(seen.asking, filters, cursor) if choice is None else ("0", [])
+    return seen.page("jobs", rows=rows, filters=filters, following=following, states=STATES, cursor=cursor,
+                     choice=choice)
 
 
 @router.get("/job")
@@ -157,7 +191,7 @@ async def job(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Response:
         return seen.page("problem", 404, title="Nobody knows this job",
                          words="It was done, deleted, or has expired; or the node that holds it is away.")
     return seen.page("job", job=found, why=await optional(seen.asking.explain(id), None),
-                     holders=[each.near for each in await data.nodes(seen.asking)
+                     holders=[each.near for each in await members.nodes(seen.asking)
                               if each.id in (found.get("nodes-delivered") or [])])
 
 
@@ -173,26 +207,39 @@ async def job_body(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Resp
 @router.get("/workers")
 async def workers(seen: Seen) -> Response:
     rows = await optional(seen.asking.workers(), [])
-    following, held = await data.jobs(seen.asking, {"state": "leased"}, "0")
-    return seen.page("workers", rows=rows, held=held, has_more=following != "0")
+    choice = await seen.choice("")
+    following, held = await data.jobs(seen.asking, {"state": "leased"}, "0") if choice is None else ("0", [])
+    return seen.page("workers", rows=rows, held=held, has_more=following != "0", choice=choice)
 
 
 @router.get("/scheduled")
 async def scheduled(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") -> Response:
+    choice = await seen.choice("")
+    if choice is not None:
+        return seen.page("scheduled", crons=[], rows=[], following="0", choice=choice)
     crons = await optional(seen.asking.call("CRON", "LIST"), [])
-    following, rows = await data.jobs(seen.asking, {"state": "delayed"}, cursor)
-    return seen.page("scheduled", crons=[models.named(each) for each in crons], rows=rows, following=following)
+    wanted = {"state": "delayed"}
+    following, rows = await data.jobs(seen.asking, wanted, cursor)
+    counted = await data.expected(seen.asking, wanted)
+    is_all = cursor == "0" and counted is not None and len(rows) >= counted
+    return seen.page("scheduled", crons=[models.named(each) for each in crons], rows=rows, following=following,
+                     cursor=cursor, is_all=is_all, choice=None)
 
 
 @router.get("/dead")
 async def dead(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> Response:
-    return seen.page("dead", heaps=await optional(data.dead_by_signature(seen.asking, queue), []), queue=queue)
+    heaps, is_all, choice = [], True, await seen.choice(queue)
+    if choice is None:
+        heaps, is_all = await optional(data.dead_by_signature(seen.asking, queue), ([], True))
+    return seen.page("dead", heaps=heaps, is_all=is_all, looked_at=data.DEAD_LOOKED_AT, queue=queue, choice=choice)
 
 
 @router.get("/limits")
 async def limits(seen: Seen, cursor: Annotated[str, Query(max_length=1100)] = "0") -> Response:
-    reply = await optional(seen.asking.call("DOMAIN", "LIST", "CURSOR", cursor, "COUNT", data.PAGE), [b"0", []])
     rows = await seen.figures()
+    reply: Any = [b"0", []]
+    if not seen.is_bound():
+        reply = await optional(seen.asking.call("DOMAIN", "LIST", "CURSOR", cursor, "COUNT", data.PAGE), reply)
     names = [str(row["name"]) for row in sorted(rows, key=lambda row: -int(row.get("len") or 0))[:data.TENANT_QUEUES]]
     shares = [(name, found) for name in names if (found := await data.tenants(seen.asking, name))]
     return seen.page("limits", domains=[models.named(each) for each in reply[1]], shares=shares,
@@ -201,23 +248,21 @@ async def limits(seen: Seen, cursor: Annotated[str, Query(max_length=1100)] = "0
 
 @router.get("/cluster")
 async def cluster(seen: Seen) -> Response:
-    members = await data.nodes(seen.asking)
-    facts = {node.id: await optional(data.info(seen.asking, node.near), {}) for node in members if node.is_linked}
-    links = {node.id: await optional(data.links(seen.asking, node.near), {}) for node in members if node.is_linked}
-    counts = models.plain(await seen.asking.call("CLUSTER", "INFO"))
-    rows = [line.partition(":")[::2] for line in counts.splitlines() if ":" in line]
-    return seen.page("cluster", members=members, facts=facts, links=links,
-                     counts=[(key.removeprefix("cluster_").replace("_", " "), value) for key, value in rows])
+    found = await members.nodes(seen.asking)
+    facts, links = await asyncio.gather(data.facts(seen.asking, found), data.links(seen.asking, found))
+    seen.silent = [node.id for node in found if node.id not in facts]
+    told, counters = data.of_cluster(data.fields(await seen.asking.call("CLUSTER", "INFO")))
+    return seen.page("cluster", members=found, facts=facts, links=links, told=told, counters=counters)
 
 
 @router.get("/history")
 async def history(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> Response:
-    return seen.page("history", queue=queue, names=charts.queues(seen.request.app.state.lake))
+    return seen.page("history", queue=queue, names=charts.queues(seen.request.app.state.lake, seen.past()))
 
 
 @router.get("/history.json")
 async def history_json(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> dict[str, Any]:
-    return charts.minutes(seen.request.app.state.lake, queue)
+    return charts.minutes(seen.request.app.state.lake, queue, seen.past())
 
 
 @router.get("/events")

@@ -89,5 +89,10 @@ def jobs(count: Any) -> str:
     return f"{number(count)} {'job' if count == 1 else 'jobs'}"
 
 
-FILTERS = {"line": line, "jobs": jobs,
+def called(name: Any) -> str:
+    """A queue's name; the empty one is a name, too, but nothing to click on."""
+    return str(name) or "(empty)"
+
+
+FILTERS = {"called": called, "line": line, "jobs": jobs,
            "number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body}

@@ -4,22 +4,25 @@ Every answer has a policy that allows nothing but our own files: no script of ot
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from fastapi import Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.templating import Jinja2Templates
 
-from holdfast.client.errors import Error
+from holdfast.client.errors import Error, NotAllowed
 from holdfast.console import session
 from holdfast.console.shown import FILTERS
 from holdfast.core.rights import ADMIN, CONSUME, PRODUCE, User
+from holdfast.core.users import may_touch
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.live import seen_by
+from holdfast.gateway.members import NEAR
 from holdfast.gateway.problems import Unauthorized
-from holdfast.gateway.queues import totals
+from holdfast.gateway.queues import figures
 from holdfast.gateway.who import ANYBODY, check
 
 HERE = Path(__file__).resolve().parent
@@ -31,6 +34,11 @@ MENU = [
     ("", "Dashboard"), ("queues", "Queues"), ("jobs", "Jobs"), ("workers", "Workers"), ("scheduled", "Scheduled"),
     ("dead", "Dead"), ("limits", "Limits"), ("cluster", "Cluster"), ("history", "History"), ("add", "Add a job"),
 ]
+SAID = "holdfast-said"
+"""The cookie with what came of a form, until the next page has said it."""
+SAID_S = 60
+SAID_MAX = 500
+CHOICE_MAX = 100
 POLICY = "; ".join([
     "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
     "font-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
@@ -46,6 +54,7 @@ class View:
         self.user = user
         self.cookie = cookie
         self.asking = gate.for_user(user)
+        self.silent: list[str] = []  # nodes whose figures are missing on this page
 
     def may(self, role: int) -> bool:
         return bool(self.user.roles & (role | ADMIN))
@@ -53,23 +62,46 @@ class View:
     async def figures(self) -> list[dict[str, Any]]:
         """The figures of all queues that this user may see, by name."""
         check(self.user, ["INFO"])
-        rows = seen_by(self.user, {"time": 0, "queues": await totals(self.gate.queue, "*")})["queues"]
+        found, self.silent = await figures(self.gate.queue, "*")
+        rows = seen_by(self.user, {"queues": found})["queues"]
         return sorted(rows, key=lambda row: str(row.get("name")))
+
+    def is_bound(self) -> bool:
+        """Whether this user may see some queues only; then what lists all of them is refused."""
+        return bool(self.user.patterns) and not may_touch(self.user, b"*")
+
+    async def choice(self, queue: str) -> list[str] | None:
+        """Where somebody who is bound to queues has named none: those there are. None: go on."""
+        if queue or not self.is_bound():
+            return None
+        return [str(row["name"]) for row in await self.figures()][:CHOICE_MAX]
+
+    def past(self) -> Callable[[str], bool]:
+        """Which queues' past this user may see. Raises NotAllowed."""
+        check(self.user, ["INFO"])
+        return lambda queue: not self.user.patterns or may_touch(self.user, queue.encode())
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         here = self.request.url.path.removeprefix("/console").strip("/").partition("/")[0]
         answer = templates.TemplateResponse(self.request, f"{template}.html", {
             "menu": MENU, "here": here, "user": "" if self.user is ANYBODY else self.user.name.decode(),
             "may_act": self.may(CONSUME), "may_add": self.may(PRODUCE), "may_all": self.may(ADMIN),
-            "form_token": session.form_token(self.gate.door, self.user, self.cookie),
-            "said": self.request.query_params.get("said", ""), **values,
+            "is_bound": self.is_bound(), "form_token": session.form_token(self.gate.door, self.user, self.cookie),
+            "silent": [each[:NEAR] for each in self.silent],
+            "said": unquote(self.request.cookies.get(SAID, "")), "typed": dict(self.request.query_params), **values,
         }, status_code=status)
+        answer.delete_cookie(SAID, path="/console")
         return guarded(answer, self)
 
     def back(self, path: str, said: str) -> Response:
-        """After a form: the page it came from, with what came of it."""
-        sign = "&" if "?" in path else "?"
-        return guarded(RedirectResponse(f"/console/{path}{sign}said={quote(said)}", 303), self)
+        """After a form: the page it came from, with what came of it. That is said once, and not by the address: others
+        could put words into it, and a page that is loaded again would say it again."""
+        answer = RedirectResponse(f"/console/{path}", 303)
+        answer.set_cookie(
+            SAID, quote(said[:SAID_MAX]), max_age=SAID_S, httponly=True, samesite="strict",
+            secure=self.request.url.scheme == "https", path="/console",
+        )
+        return guarded(answer, self)
 
 
 def guarded(answer: Response, view: View | None) -> Response:
@@ -94,11 +126,9 @@ async def view(request: Request, gate: Annotated[Behind, Depends(behind)]) -> Vi
     return View(request, gate, user, cookie)
 
 
-async def acting(
-    request: Request, seen: Annotated[View, Depends(view)], form_token: Annotated[str, Form()] = ""
-) -> View:
+async def acting(seen: Annotated[View, Depends(view)], form_token: Annotated[str, Form()] = "") -> View:
     """The same for a form."""
-    session.check_form(seen.gate.door, seen.user, seen.cookie, form_token, request)
+    session.check_form(seen.gate.door, seen.user, seen.cookie, form_token)
     return seen
 
 
@@ -107,9 +137,12 @@ Acting = Annotated[View, Depends(acting)]
 
 
 async def optional(asked: Any, otherwise: Any) -> Any:
-    """What a node of another version, or one without that feature, does not know."""
+    """What a node of another version, or one without that feature, does not know. Raises NotAllowed: somebody who may
+    not look is not told that there is nothing."""
     try:
         return await asked
+    except NotAllowed:
+        raise
     except Error:
         return otherwise
 

@@ -6,10 +6,11 @@ them. What it knows is asked of the nodes each time.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,9 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.client.errors import Error
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.version import VERSION
-from holdfast.gateway import jobs, live, problems, queues, simple, stream, tunnel
+from holdfast.gateway import jobs, live, problems, queues, simple, sites, stream, tunnel
 from holdfast.gateway.asking import Behind
 from holdfast.gateway.models import Problem
+from holdfast.gateway.paths import SlashesInNames
 from holdfast.gateway.who import Door
 
 ABOUT = """Jobs over HTTP. Times are seconds. A job's body is `body` where it is text and `body64` where it is not.
@@ -40,10 +42,12 @@ class Figures:
 
 
 def make_app(
-    queue: AsyncQueue, door: Door, simple_queue: str = "default", lake: Path | None = None, has_console: bool = True
+    queue: AsyncQueue, door: Door, simple_queue: str = "default", lake: Path | None = None, has_console: bool = True,
+    hosts: Iterable[str] = (),
 ) -> FastAPI:
-    app = FastAPI(title="Holdfast", version=VERSION, description=ABOUT, docs_url=None, redoc_url=None)
-    app.state.behind = Behind(queue, door, simple_queue)
+    app = FastAPI(title="Holdfast", version=VERSION, description=ABOUT, docs_url=None, redoc_url=None,
+                  dependencies=[Depends(sites.may_ask)])
+    app.state.behind = Behind(queue, door, simple_queue, hosts)
     app.state.live = live.Live(queue)
     app.state.figures = Figures()
     app.state.lake = lake
@@ -57,6 +61,7 @@ def make_app(
         pages.install(app)
     app.openapi = lambda: description(app)  # type: ignore[method-assign]
     app.add_middleware(Counted, figures=app.state.figures)
+    app.add_middleware(SlashesInNames)
     return app
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -36,12 +36,14 @@ async def hung_up(request: Request) -> None:
 
 
 class Behind:
-    """What a gateway stands before: the nodes, who may come in, and the one queue of the simple door."""
+    """What a gateway stands before: the nodes, who may come in, and the one queue of the simple door. `hosts`: names
+    it goes by."""
 
-    def __init__(self, queue: AsyncQueue, door: Door, simple: str) -> None:
+    def __init__(self, queue: AsyncQueue, door: Door, simple: str, hosts: Iterable[str] = ()) -> None:
         self.queue = queue
         self.door = door
         self.simple = simple
+        self.hosts = frozenset(host.lower() for host in hosts if host)
 
     def for_user(self, user: User) -> AsyncQueue:
         return AsyncQueue(Allowed(self.queue.channel, user))

@@ -13,6 +13,7 @@ from holdfast.client.values import JobView
 from holdfast.gateway import models
 from holdfast.gateway.asking import the_queue, while_there
 from holdfast.gateway.models import Key
+from holdfast.gateway.paths import Name
 from holdfast.gateway.problems import MEDIA
 
 router = APIRouter(prefix="/v1", tags=["jobs"], responses=MEDIA)
@@ -34,13 +35,13 @@ def taken(job: AsyncJob) -> models.Taken:
 
 
 @router.post("/queues/{queue}/jobs", status_code=201)
-async def add(asking: Asking, queue: Annotated[Key, Path()], new: models.NewJob) -> models.Added:
+async def add(asking: Asking, queue: Name, new: models.NewJob) -> models.Added:
     """Add a job. It is answered when the job is where it was asked to be."""
     return models.Added(id=await asking.add(queue, new.content(), **new.words()))
 
 
 @router.post("/queues/{queue}/jobs/many", status_code=201)
-async def add_many(asking: Asking, queue: Annotated[Key, Path()], new: models.NewJobs) -> models.AddedMany:
+async def add_many(asking: Asking, queue: Name, new: models.NewJobs) -> models.AddedMany:
     """Add many jobs with the same options, all or none of them."""
     return models.AddedMany(ids=await asking.add_many(queue, [each.content() for each in new.jobs], **new.words()))
 

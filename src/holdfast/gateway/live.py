@@ -1,6 +1,9 @@
 """Live figures as server-sent events: the same for everybody who looks, asked of the nodes once a second at most.
 
-    GET /v1/events    event: figures / data: {"time": …, "queues": [...], "totals": {...}}
+    GET /v1/events    event: figures / data: {"time": …, "queues": […], "totals": {…}, "nodes": […], "silent": […]}
+
+`nodes` are the members with where and how they are, `silent` those of them whose figures are missing in the sums.
+
 
 One task asks while anybody listens, and stops when nobody does, so a hundred open pages cost the nodes as much as one.
 """
@@ -20,9 +23,9 @@ from holdfast.client.errors import Error
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.rights import User
 from holdfast.core.users import may_touch
+from holdfast.gateway import members, queues
 from holdfast.gateway.asking import the_user
 from holdfast.gateway.problems import MEDIA
-from holdfast.gateway.queues import totals
 from holdfast.gateway.who import check
 
 router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
@@ -45,8 +48,10 @@ class Live:
         self.task: asyncio.Task[None] | None = None
 
     async def figures(self) -> dict[str, Any]:
-        rows = await totals(self.queue, "*")
-        return {"time": time.time(), "queues": rows, "totals": summed(rows)}
+        rows, silent = await queues.figures(self.queue, "*")
+        told = members.told(await members.nodes(self.queue), silent)
+        names = [each[:members.NEAR] for each in silent]
+        return {"time": time.time(), "queues": rows, "totals": summed(rows), "nodes": told, "silent": names}
 
     async def run(self) -> None:
         while True:
@@ -90,7 +95,7 @@ def seen_by(user: User, figures: dict[str, Any]) -> dict[str, Any]:
     if not user.patterns or "queues" not in figures:
         return figures
     rows = [row for row in figures["queues"] if may_touch(user, str(row.get("name", "")).encode())]
-    return {"time": figures["time"], "queues": rows, "totals": summed(rows)}
+    return {**figures, "queues": rows, "totals": summed(rows)}
 
 
 def summed(rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -3,18 +3,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Response
+from fastapi import APIRouter, Body, Depends, Query, Response
 
 from holdfast.client.errors import BadRequest, NoJob
 from holdfast.client.queue import AsyncQueue
 from holdfast.gateway import models
 from holdfast.gateway.asking import the_queue
 from holdfast.gateway.models import Key, Seconds
+from holdfast.gateway.paths import Name
 from holdfast.gateway.problems import MEDIA
 
 router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
-Name = Annotated[Key, Path()]
 Setting = bool | int | float | models.Text
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from holdfast.client.errors import Error
+from holdfast.client.errors import BadRequest, Error
 from holdfast.client.queue import AsyncQueue
 from holdfast.doors import aopen
 from holdfast.gateway.app import make_app
@@ -27,9 +27,8 @@ log = logging.getLogger("holdfast.gateway")
 
 GRACE_S = 10
 """How long requests that are under way have to end after SIGTERM."""
-CONNECT_S = 30.0
-"""How long the nodes may take to be there at the start; they often start at the same time."""
 AGAIN_S = 0.2
+"""Between two looks whether a node is there: they often start at the same time."""
 
 
 @dataclass
@@ -50,6 +49,7 @@ class Plan:
     lake: Path | None = None
     console: bool = True
     grace_s: int = GRACE_S
+    hosts: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises SettingsError where it must not be like this."""
@@ -79,27 +79,48 @@ class Gateway:
         self.grpc_port = 0
         self.server: uvicorn.Server | None = None
         self.rpc: Any = None
+        self.is_told = False  # that no node answers
 
     async def run(self) -> None:
-        queue = await self.reach()
+        queue = await aopen(self.plan.connect, try_now=False)
+        greeting: asyncio.Task[None] | None = None
         try:
-            if self.plan.size > 0:
-                await queue.configure(self.plan.queue, totalmaxlen=self.plan.size)
+            if not await self.greet(queue):
+                greeting = asyncio.create_task(self.greet_until_answered(queue))
+                greeting.add_done_callback(self.after_greeting)
             await self.serve(queue)
         finally:
+            if greeting is not None:
+                greeting.cancel()
             await queue.close()
             self.door.close()
+        if greeting is not None and greeting.done() and not greeting.cancelled():
+            greeting.result()  # raises why we had to stop
 
-    async def reach(self) -> AsyncQueue:
-        """The nodes. They may be starting, too."""
-        deadline = asyncio.get_running_loop().time() + CONNECT_S
-        while True:
-            try:
-                return await aopen(self.plan.connect)
-            except Error:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise
-                await asyncio.sleep(AGAIN_S)
+    async def greet(self, queue: AsyncQueue) -> bool:
+        """Whether a node is there; if so, it knows how long the queue may get. What waiting does not mend is raised."""
+        try:
+            await queue.call("PING")
+            if self.plan.size > 0:
+                await queue.configure(self.plan.queue, totalmaxlen=self.plan.size)
+        except BadRequest:
+            raise
+        except Error as error:
+            if not self.is_told:
+                log.warning("no node answers at %s (%s); trying again", without_secret(self.plan.connect), error)
+            self.is_told = True
+            return False
+        return True
+
+    async def greet_until_answered(self, queue: AsyncQueue) -> None:
+        """The nodes may be starting, too. Meanwhile /healthz says that we are there, /readyz that nobody else is."""
+        while not await self.greet(queue):
+            await asyncio.sleep(AGAIN_S)
+        log.info("a node answers")
+
+    def after_greeting(self, greeting: asyncio.Task[None]) -> None:
+        if not greeting.cancelled() and greeting.exception() is not None:
+            self.stop()
 
     async def serve(self, queue: AsyncQueue) -> None:
         plan = self.plan
@@ -122,7 +143,7 @@ class Gateway:
 
     async def serve_http(self, queue: AsyncQueue) -> None:
         plan = self.plan
-        app = make_app(queue, self.door, plan.queue, plan.lake, plan.console)
+        app = make_app(queue, self.door, plan.queue, plan.lake, plan.console, plan.hosts)
         listening = listen(plan.bind, plan.http)
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
@@ -131,6 +152,7 @@ class Gateway:
             ssl_cert_reqs=ssl.CERT_REQUIRED if plan.ca else ssl.CERT_NONE, server_header=False,
         )
         self.server = uvicorn.Server(config)
+        self.server.should_exit = self.stopping.is_set()  # told to while we looked for a node
         self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(self.server.serve([listening]))
         try:
@@ -183,7 +205,8 @@ async def run(plan: Plan) -> None:
     await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
     if gateway.ready.is_set():
         scheme = "https" if plan.cert else "http"
-        log.info("ready on %s://%s:%d, gRPC on %d, before %s", scheme, plan.bind, gateway.http_port, gateway.grpc_port,
+        rpc = f"gRPC on {gateway.grpc_port}" if plan.grpc >= 0 else "no gRPC"
+        log.info("ready on %s://%s:%d, %s, before %s", scheme, plan.bind, gateway.http_port, rpc,
                  without_secret(plan.connect))
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):

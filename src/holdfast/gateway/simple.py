@@ -23,6 +23,7 @@ from holdfast.core.limits import DURATION_S_MAX, MIB
 from holdfast.gateway.asking import Behind, behind, hung_up, the_queue, while_there
 from holdfast.gateway.problems import MEDIA
 from holdfast.gateway.queues import totals
+from holdfast.gateway.sites import may_change
 
 router = APIRouter(tags=["simple"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
@@ -74,7 +75,7 @@ async def push(asking: Asking, gate: Gate, request: Request) -> Response:
     return Response(status_code=201, headers={"Holdfast-Id": job})
 
 
-@router.get("/get", response_class=Response, responses={
+@router.get("/get", dependencies=[Depends(may_change)], response_class=Response, responses={
     200: {"content": {"application/octet-stream": {}}, "description": "A job's body"}, 204: {"description": "No job"},
 })
 async def get(

@@ -18,7 +18,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -27,7 +27,8 @@ from starlette.types import Receive, Scope, Send
 from holdfast.client.errors import BadRequest, Duplicate, Error, Refused
 from holdfast.client.queue import AsyncQueue
 from holdfast.gateway.asking import the_queue
-from holdfast.gateway.models import Key, NewJob
+from holdfast.gateway.models import NewJob
+from holdfast.gateway.paths import Name
 from holdfast.gateway.problems import MEDIA, shown
 
 router = APIRouter(prefix="/v1", tags=["jobs"], responses=MEDIA)
@@ -45,7 +46,7 @@ Line: TypeAlias = tuple[int, asyncio.Task[dict[str, Any]]]
     "requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
 }, responses={200: {"content": {"application/x-ndjson": {}}, "description": "A line for each line"}})
 async def stream(
-    asking: Annotated[AsyncQueue, Depends(the_queue)], queue: Annotated[Key, Path()], request: Request
+    asking: Annotated[AsyncQueue, Depends(the_queue)], queue: Name, request: Request
 ) -> StreamingResponse:
     """Add jobs line by line."""
     return BothWays(answers(asking, queue, request), media_type="application/x-ndjson")

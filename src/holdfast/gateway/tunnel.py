@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from holdfast.client import asks
 from holdfast.client.errors import BadRequest, Error
@@ -36,6 +36,8 @@ MEDIA_TYPE = "application/vnd.holdfast.resp"
 }, response_class=Response, responses={200: {"content": {MEDIA_TYPE: {}}, "description": "Answers, in order"}})
 async def call(asking: Annotated[AsyncQueue, Depends(the_queue)], request: Request) -> Response:
     """Run commands of the node, as they are."""
+    if not request.headers.get("content-type", "").startswith(MEDIA_TYPE):
+        raise HTTPException(415, f"commands are sent as Content-Type: {MEDIA_TYPE}")
     commands = await read(request)
     near = request.headers.get("Holdfast-Near", "")[:8]
     if len(commands) == 1 and commands[0][0].upper() in WAITS:

@@ -5,7 +5,8 @@
 
 The gateway itself is one client of the nodes. What a caller may do is therefore decided here, with the same table
 of roles and queues that nodes use (core/users.py): every call becomes a command of the node, and each command passes
-through the one place that checks it, `Allowed`. Without a users file everybody may do everything, and then the
+through the one place that checks it, `Allowed`. Which queue a job is in only the nodes know; they are asked for
+callers who are bound to queues. Without a users file everybody may do everything, and then the
 gateway listens on this machine only unless it is told --insecure.
 
 A token may be bound to less than its user: `alice.<secret>;scope=read;queues=mail.*` has no more rights than both
@@ -26,6 +27,7 @@ from holdfast.client.errors import NotAllowed
 from holdfast.client.queue import AsyncChannel
 from holdfast.client.resp import Argv, Reply, to_bytes
 from holdfast.core import users
+from holdfast.core.ids import is_id
 from holdfast.core.rights import ADMIN, ALL_ROLES, User
 from holdfast.gateway.problems import Unauthorized
 from holdfast.shell.bounds import WRONG_S_FIRST
@@ -40,6 +42,11 @@ class Door:
 
     def __init__(self, path: Path | None) -> None:
         self.logins = Logins(path, self._answer) if path is not None else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may come in."""
+        return self.logins is None
 
     def _answer(self, waiting: object, name: bytes, is_right: bool) -> None:
         assert isinstance(waiting, asyncio.Future)
@@ -78,6 +85,10 @@ class OneSecret(Door):
     def __init__(self, secret: str) -> None:
         super().__init__(None)
         self._secret = secret.encode()
+
+    @property
+    def is_open(self) -> bool:
+        return False
 
     async def who(self, authorization: str, address: str) -> User:
         _, secret, narrower = read_authorization(authorization)
@@ -128,11 +139,6 @@ def narrow(user: User, words: str) -> User:
     return User(user.name, roles, patterns)
 
 
-def queues_of(argv: Sequence[bytes], where: int) -> list[bytes]:
-    """The queues a command names. Which queue a job is in, only a node knows; it is not asked (see core/users.py)."""
-    return users.named(list(argv), where)
-
-
 def check(user: User, argv: Argv) -> None:
     """Raises NotAllowed if that user may not run this command."""
     if user.may_all() or user is ANYBODY:
@@ -144,10 +150,51 @@ def check(user: User, argv: Argv) -> None:
         wanted = " or ".join(role.decode() for role in users.names_of(roles))
         raise NotAllowed(f"the user '{user.name.decode()}' may not do this: it takes the role {wanted}", "NOPERM")
     if user.patterns:
-        for queue in queues_of(words, where):
-            if not users.may_touch(user, queue):
-                shown = queue.decode("utf-8", "backslashreplace")
-                raise NotAllowed(f"the user '{user.name.decode()}' may not touch the queue '{shown}'", "NOPERM")
+        for queue in users.named(words, where):
+            check_queue(user, queue)
+
+
+def check_queue(user: User, queue: bytes) -> None:
+    if not users.may_touch(user, queue):
+        shown = queue.decode("utf-8", "backslashreplace")
+        raise NotAllowed(f"the user '{user.name.decode()}' may not touch the queue '{shown}'", "NOPERM")
+
+
+def jobs_of(argv: Argv) -> list[bytes]:
+    """The jobs a command names by their ids; in others than these an id may be anything, such as a body."""
+    words = [to_bytes(word) for word in argv]
+    _, where = users.needs(words[0].upper(), words)
+    return [word for word in words[1:] if is_id(word)] if where in (users.JOBS, users.NOTHING) else []
+
+
+async def queues_of(channel: AsyncChannel, jobs: list[bytes]) -> set[bytes]:
+    """The queues these jobs are in. The node that made a job is asked first, then the others; a job that none of them
+    knows says nothing (see core/users.py)."""
+    found: set[bytes] = set()
+    made_by: dict[str, list[bytes]] = {}
+    for job in jobs:
+        made_by.setdefault(job[2:10].decode(), []).append(job)
+    left: list[bytes] = []
+    for near, group in made_by.items():
+        left += await look(channel, group, near, found)
+    if left:
+        members = await channel.call([b"CLUSTER", b"NODES"])
+        for line in members.splitlines() if isinstance(members, bytes) else ():
+            left = left and await look(channel, left, line[:8].decode(), found)
+    return found
+
+
+async def look(channel: AsyncChannel, jobs: list[bytes], near: str, found: set[bytes]) -> list[bytes]:
+    """Add the queues of those that this node knows; the others."""
+    left: list[bytes] = []
+    for job, reply in zip(jobs, await channel.call_many([[b"SHOW", job] for job in jobs], near), strict=True):
+        view = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else reply
+        queue = view.get(b"queue") if isinstance(view, dict) else None
+        if isinstance(queue, bytes):
+            found.add(queue)
+        else:
+            left.append(job)
+    return left
 
 
 class Allowed:
@@ -160,13 +207,21 @@ class Allowed:
     async def call(
         self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
     ) -> Reply:
-        check(self.user, argv)
+        await self.check([argv])
         return await self.channel.call(argv, patience, undo, near)
 
     async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        await self.check(commands)
+        return await self.channel.call_many(commands, near)
+
+    async def check(self, commands: Sequence[Argv]) -> None:
+        """Raises NotAllowed if one of them is not for this user."""
         for argv in commands:
             check(self.user, argv)
-        return await self.channel.call_many(commands, near)
+        if self.user.patterns:
+            jobs = {job: None for argv in commands for job in jobs_of(argv)}
+            for queue in await queues_of(self.channel, list(jobs)):
+                check_queue(self.user, queue)
 
     async def close(self) -> None:
         """The channel is everybody's."""

@@ -38,13 +38,16 @@
       if (this.plot) this.plot.destroy();
       const colours = [css("--mark"), css("--warn"), css("--good")];
       const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), size: 4}};
-      const clock = (u, splits) => splits.map((at) => new Date(at * 1000).toTimeString().slice(0, this.seconds ? 8 : 5));
+      const clock = (u, splits) => splits.map((at) => {
+        const when = new Date(at * 1000), text = when.toTimeString().slice(0, this.seconds ? 8 : 5);
+        return text === "00:00" ? when.toLocaleDateString("sv") : text;
+      });
       const scales = {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}};
       if (this.seconds) scales.x = {range: (u, low, high) => [high - this.seconds, high]};
       this.plot = new uPlot({
         width: this.place.clientWidth || 400, height: HEIGHT, scales, cursor: {points: {size: 6}},
-        axes: [{...axis, ...(this.seconds ? {values: clock, space: 90, size: 30} : {size: 46})}, {...axis, size: 52}],
-        series: [{value: "{HH}:{mm}:{ss}"}, ...this.names.map((name, i) => (
+        axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52}],
+        series: [{value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
           {label: name, stroke: colours[i], width: 2, fill: i === 0 ? colours[0] + "22" : undefined, points: {show: false}}))],
       }, this.data, this.place);
     }
@@ -60,15 +63,56 @@
     return place && window.uPlot ? new Lines(place, labels, seconds) : null;
   };
 
+  // The list of queues: what came up since the page was made is added, what went is taken out. The order stays, so that
+  // nothing jumps away under the hand.
+  const list = (queues) => {
+    const body = document.querySelector("[data-rows]"), blank = document.getElementById("new-row");
+    if (!body) return;
+    const {first, most, find, by} = body.dataset, from = Number(first);
+    const fitting = queues.filter((row) => row.name.toLowerCase().includes(find.toLowerCase()));
+    document.querySelectorAll("[data-count]").forEach((each) => put(each, fitting.length));
+    fitting.sort((a, b) => (by === "held" ? b.held - a.held : 0) || (a.name < b.name ? -1 : 1));
+    const wanted = new Set(fitting.slice(from, from + Number(most)).map((row) => row.name));
+    if (!wanted.size) return;
+    body.querySelectorAll("tr").forEach((line) => { if (!wanted.delete(line.dataset.queue)) line.remove(); });
+    wanted.forEach((name) => {
+      const line = blank.content.firstElementChild.cloneNode(true), link = line.querySelector("a");
+      line.dataset.queue = name;
+      link.href = `/console/queue?name=${encodeURIComponent(name)}`;
+      link.textContent = link.title = name || "(empty)";
+      body.append(line);
+    });
+  };
+
+  let stripShown = "";
+  const strip = (nodes) => {
+    const place = document.querySelector("[data-nodes]"), now = JSON.stringify(nodes);
+    if (!place || now === stripShown) return;
+    stripShown = now;
+    place.replaceChildren(...nodes.map((node) => {
+      const item = document.createElement("li"), link = document.createElement("a"), pill = document.createElement("span");
+      item.className = pill.textContent = node.state; pill.className = "pill";
+      link.href = "/console/cluster"; link.textContent = node.name;
+      item.append(link, ` ${node.where} `, pill);
+      return item;
+    }));
+  };
+
   // Live figures, while the page is looked at.
+  const STALE_MS = 5000;
   const live = document.querySelectorAll("[data-live]");
   if (live.length) {
-    const away = document.getElementById("away");
+    const away = document.getElementById("away"), NOTHING = "no figures: the gateway or its nodes do not answer";
+    const say = (words) => { away.textContent = words; away.hidden = !words; };
+    const without = (names) => (names.length ? `without ${names.length > 1 ? "nodes" : "node"} ${names.join(", ")} (away)` : "");
     const rates = chart("rates", ["added", "handed out"], 180), waits = chart("waits", ["longest"], 180);
     const backlog = chart("backlog", ["queued", "with workers", "delayed"], 180);
+    let heard = Date.now();
     const show = (figures) => {
-      away.hidden = !figures.error;
+      heard = Date.now();
+      say(figures.error ? NOTHING : without(figures.silent || []));
       if (figures.error) return;
+      list(figures.queues); strip(figures.nodes || []);
       const rows = new Map(figures.queues.map((row) => [row.name, row])), sums = figures.totals;
       live.forEach((part) => {
         const source = part.dataset.only !== undefined ? rows.get(part.dataset.only) || {} : sums;
@@ -85,13 +129,15 @@
     let source = null;
     const open = () => {
       if (source) return;
+      heard = Date.now();
       source = new EventSource("/console/events");
       source.addEventListener("figures", (event) => show(JSON.parse(event.data)));
-      source.addEventListener("error", () => { away.hidden = false; });
+      source.addEventListener("error", () => say(NOTHING));
     };
     const close = () => { if (source) { source.close(); source = null; } };
     document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
     window.addEventListener("pagehide", close);
+    setInterval(() => { if (source && Date.now() - heard > STALE_MS) say(NOTHING); }, 1000);
     open();
   }
 
@@ -105,11 +151,22 @@
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-ask]");
-    if (button && !confirm(button.dataset.ask)) event.preventDefault();
+    if (!button) return;
+    let question = button.dataset.ask;
+    if (question.includes("{}")) {  // about the jobs that were ticked; the gateway asks about all that match, or says there are none
+      const count = button.form.querySelectorAll('input[name="id"]:checked').length;
+      if (!count || button.form.querySelector('input[name="all"]:checked')) return;
+      question = question.replace("{}", `${number(count)} ${count === 1 ? "job" : "jobs"}`);
+    }
+    if (!confirm(question)) event.preventDefault();
   });
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-every]")) event.target.form.querySelectorAll('input[name="id"]').forEach((box) => { box.checked = event.target.checked; });
   });
+
+  // On a phone the menu is wider than the screen: where we are is in sight.
+  const here = document.querySelector("header nav [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 
   // Keys.
   const keys = document.getElementById("keys");

@@ -1,0 +1,76 @@
+"""How the pages look for jobs, without a node: who is slow, and who does not answer."""
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from holdfast.client.errors import NoAnswer
+from holdfast.client.queue import AsyncQueue
+from holdfast.console import data
+from holdfast.gateway.members import NodeView
+
+ONE, TWO, AWAY = (NodeView(digit * 40, "h", 1, "noflags", digit != "c") for digit in "abc")
+JOB = [b"id", b"D-1", b"state", b"queued"]
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """Nothing here waits; and the browser's loop is in this thread, so there can be no other."""
+    with pytest.raises(StopIteration) as done:
+        work.send(None)
+    return done.value.value
+
+
+class Cluster:
+    """Answers scans in place of nodes; `pages` has what each has to say, one after the other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, pages: dict[str, list[Any]]) -> None:
+        self.pages = pages
+        for name, value in (("nodes", self.nodes), ("at", self.at), ("expected", self.expected)):
+            monkeypatch.setattr(data, name, value)
+
+    async def nodes(self, asking: AsyncQueue) -> list[NodeView]:
+        return [ONE, TWO, AWAY]
+
+    async def expected(self, asking: AsyncQueue, filters: dict[str, str]) -> None:
+        return None
+
+    async def at(self, asking: AsyncQueue, near: str, *words: str | int) -> Any:
+        page = self.pages[near].pop(0)
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+    def jobs(self, without: set[str] | None = None) -> tuple[str, list[str]]:
+        asking: Any = None
+        cursor, rows = finished(data.jobs(asking, {"queue": "q"}, "0", without=without))
+        return cursor, [row["id"] for row in rows]
+
+
+def test_a_look_that_is_slow_goes_on_until_it_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no time at all it would show a page without a job, as if there were none."""
+    monkeypatch.setattr(data, "LOOK_S", 0.0)
+    cluster = Cluster(monkeypatch, {ONE.near: [[b"=x", []], [b"0", []]], TWO.near: [[b"=y", [JOB]], [b"0", []]]})
+    assert cluster.jobs() == ("1:=y", ["D-1"])
+    monkeypatch.setattr(data, "LOOK_MOST_S", 0.0)
+    cluster = Cluster(monkeypatch, {ONE.near: [[b"=x", []], [b"0", []]], TWO.near: [[b"0", [JOB]]]})
+    assert cluster.jobs() == ("0:=x", [])  # with a link to look on
+
+
+def test_a_count_without_a_node_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be enough too early: the jobs may all be where nobody has counted."""
+    asking: Any = None
+    for silent, counted in (([], 2), ([ONE.id], None)):
+        async def figures(asking: AsyncQueue, name: str, silent: list[str] = silent) -> Any:
+            return [{"delayed": 2}], silent
+
+        monkeypatch.setattr(data, "figures", figures)
+        assert finished(data.expected(asking, {"state": "delayed"})) == counted
+
+
+def test_who_wants_all_jobs_is_told_whose_are_not_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    without: set[str] = set()
+    cluster = Cluster(monkeypatch, {ONE.near: [NoAnswer("not in time")], TWO.near: [[b"0", [JOB]]]})
+    assert cluster.jobs(without) == ("0", ["D-1"])
+    assert without == {ONE.near, AWAY.near}
