@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the tables in the code: commands, settings, errors, limits.
+"""Writes docs/reference/ from the tables in the code: commands, settings, errors, limits, metrics.
 
 Each table stands in one place in src/, and these pages are made from it, so they cannot say anything else.
 `python -m tools.reference` writes them (`make docs`); a test fails when a page is not what this would write.
@@ -16,6 +16,9 @@ from pathlib import Path
 from holdfast.client.errors import BadRequest, Error, Refused, Unknown, from_reply
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import CHOICE, NUMBER, OUTPUT_LIMIT, SETTINGS, SIZE, SWITCH, Setting
+from holdfast.core.limits import DOMAINS_TOLD_MAX
+from holdfast.shell.exposition import ABOUT
+from holdfast.shell.metrics import OTHERS, QUEUES_MAX, TIMED_MAX
 from holdfast.shell.settings import variable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -360,12 +363,32 @@ def limits_page() -> str:
     )
 
 
+# -- metrics ----------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    rows = [[code(name), kind, prose(about)] for name, (kind, about) in ABOUT.items()]
+    return page(
+        "Metrics", "shell/exposition.py",
+        "What a node tells Prometheus at its `metrics-port`, under `/metrics`. The dashboard is "
+        "`deploy/grafana/holdfast.json`, the rules are in `deploy/prometheus`, and each of them has its place in "
+        "[answer an alert](../how-to/answer-an-alert.md).",
+        f"There are never more series than a Prometheus bears. Of queues, the {QUEUES_MAX:,} with most jobs have "
+        f"figures of their own, and the {TIMED_MAX} that handed out most have histograms; all others are one, "
+        f"`queue=\"{OTHERS}\"`. Of domains, the {DOMAINS_TOLD_MAX} that held up most have figures; "
+        "`holdfast_throttled_total` counts for all of them, and for the rates of queues. A domain that had nothing to "
+        "do may be forgotten, and counts from nothing when it is back: `rate()` and `increase()` reckon with that.",
+        table(["name", "kind", "what it is"], rows),
+    )
+
+
 def pages() -> dict[str, str]:
     return {
         "commands.md": commands_page(),
         "settings.md": settings_page(),
         "errors.md": errors_page(),
         "limits.md": limits_page(),
+        "metrics.md": metrics_page(),
     }
 
 

@@ -45,7 +45,13 @@ def lines() -> list[Line]:
             "deploy",
             "metrics, rules and dashboard (promtool), Dockerfile (hadolint), unit (systemd-analyze), chart, doctor",
             ALL_PASS,
-            lambda: tests("deploy", "tests/deploy"),
+            lambda: tests("deploy", "tests/deploy", "--ignore=tests/deploy/test_image.py"),
+        ),
+        Line(
+            "image",
+            "every line of the Dockerfile, compiled; the compose file, healthy, used, stopped; without an engine",
+            ALL_PASS,
+            lambda: tests("image", "tests/deploy/test_image.py", COMPILED="1"),
         ),
         Line(
             "up",

@@ -35,6 +35,7 @@ def histogram(name: str, labels: str, each_minute: dict[str, float]) -> dict[str
 # All is well.
 WELL: dict[str, str] = {
     f'up{{job="holdfast",{NODE}}}': steady(1),
+    'up{job="holdfast-gateway",instance="a:7780"}': steady(1),
     f"holdfast_jobs_short_of_copies{{{NODE}}}": steady(0),
     f'holdfast_link_up{{{NODE},peer="b"}}': steady(1),
     f"holdfast_journal_up{{{NODE}}}": steady(1),
@@ -64,6 +65,7 @@ ILL: dict[str, dict[str, str]] = {
     "HoldfastNobodyWorks": {f'holdfast_jobs_delivered_total{{{NODE},queue="q"}}': steady(600)},
     "HoldfastJobsDie": {f'holdfast_jobs_dead_total{{{NODE},queue="q"}}': rising(1)},
     "HoldfastLeasesLost": {f'holdfast_leases_lost_total{{{NODE},queue="q"}}': rising(30)},
+    "HoldfastGatewayDown": {'up{job="holdfast-gateway",instance="a:7780"}': steady(0)},
     "HoldfastGatewayErrors": {f'holdfast_gateway_requests_total{{{NODE},status="500"}}': rising(100)},
     "HoldfastFault": {f"holdfast_faults_total{{{NODE}}}": rising(1)},
     "HoldfastRefuses": {f'holdfast_refused_total{{{NODE},code="OOM"}}': rising(60)},

@@ -72,6 +72,17 @@ def test_what_selects_pods_selects_ours_and_ports_have_their_names() -> None:
         assert container["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
 
 
+def test_a_pod_can_read_the_secrets_it_needs_and_no_others() -> None:
+    found = resources()
+    for kind, name, wanted in (
+        ("StatefulSet", "jobs", {"users.toml", "cluster-secret"}), ("Deployment", "jobs-gateway", {"users.toml"}),
+    ):
+        pod = one(found, kind, name)["spec"]["template"]["spec"]
+        secret = next(each for each in pod["volumes"] if each["name"] == "secrets")["secret"]
+        assert {each["key"] for each in secret["items"]} == wanted
+        assert secret["defaultMode"] == 0o440 and pod["securityContext"]["fsGroup"] == 7711  # by its group
+
+
 def test_nodes_meet_each_other_and_are_told_settings_that_exist() -> None:
     found = resources(nodes=5)
     stateful = one(found, "StatefulSet")["spec"]

@@ -54,6 +54,8 @@ def test_the_compose_file_has_three_nodes_with_a_disk_each_and_no_root() -> None
     assert len({each["volumes"][0] for each in nodes.values()}) == 3
     for each in plan["services"].values():
         assert each["read_only"] and each["cap_drop"] == ["ALL"]
+    asked = " ".join(plan["services"]["gateway"]["healthcheck"]["test"])
+    assert "holdfast health --connect http://127.0.0.1:7780" in asked  # the image's own asks a node
     assert "\nUSER 7711" in (DEPLOY / "docker" / "Dockerfile").read_text()
 
 

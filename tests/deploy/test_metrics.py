@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,9 +20,11 @@ from tests.gateway.running import Gateway, address
 from tests.proc.harness import Node, until
 
 import holdfast
+from holdfast.core.limits import DOMAINS_TOLD_MAX
+from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.times import BOUNDS, Times
 from holdfast.shell.exposition import ABOUT, Snapshot, text_of
-from holdfast.shell.metrics import QUEUES_MAX, Metrics, add_queue
+from holdfast.shell.metrics import QUEUES_MAX, Metrics, add_domains, add_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -97,12 +100,46 @@ def test_what_was_done_is_what_is_exported(node: Node, port: int) -> None:
     assert found["holdfast_metrics_age_seconds", ""] < 30
 
 
+def hold_up(queue: holdfast.Queue, domain: str) -> None:
+    """Two jobs of a domain that lets one pass."""
+    queue.limit(domain, "1/h", burst=1)
+    queue.add_many("calls", ["x", "x"], domain=domain)
+    queue.next("calls", timeout=10).done()
+    assert queue.take("calls") == []
+
+
+def test_a_domain_that_holds_jobs_up_has_figures_of_its_own(node: Node, port: int) -> None:
+    get(port, "/metrics")
+    with holdfast.open(address(node)) as queue:
+        hold_up(queue, "a.example")
+    asked = ("holdfast_domain_throttled_total", "domain=a.example,limit=rate")
+    found = until(lambda: (seen := values(get(port, "/metrics")[1])).get(asked, 0) > 0 and seen, 30)
+    assert found["holdfast_domain_throttled_total", "domain=a.example,limit=concurrency"] == 0
+    assert found["holdfast_domain_jobs_waiting", "domain=a.example"] == 1
+    assert found["holdfast_throttled_total", "limit=rate"] >= found[asked]
+    assert found["holdfast_domains", ""] >= 1
+
+
+def test_a_million_domains_are_not_a_million_series() -> None:
+    domains = Domains()
+    for number in range(1000 * DOMAINS_TOLD_MAX):
+        name = b"%d.example" % number
+        each = domains.table[name] = Throttle(name, None)
+        each.no_token += 1
+        domains.was_closed(each)
+    made = Snapshot()
+    add_domains(SimpleNamespace(node=SimpleNamespace(domains=domains)), made)  # type: ignore[arg-type]
+    assert made.rows[0] == ("holdfast_domains", (), 1000 * DOMAINS_TOLD_MAX)
+    assert len(made.rows) == 1 + 3 * DOMAINS_TOLD_MAX
+
+
 def test_every_name_that_rules_and_dashboard_ask_for_is_exported(node: Node, port: int) -> None:
     """By a real node and a real gateway; and no panel or rule is empty of ours."""
     with holdfast.open(address(node)) as queue:  # some names come with what they count
         queue.add("small", "fits")
         with pytest.raises(holdfast.Refused):
             queue.add("small", "does not", maxlen=1)
+        hold_up(queue, "slow.example")
     until(lambda: all(f"\n{name}" in get(port, "/metrics")[1] for name in ABOUT), 30)
     exported = set(values(get(port, "/metrics")[1]))
     with Gateway(address(node)) as gateway:
@@ -148,6 +185,16 @@ def test_a_node_that_is_stopped_with_a_metrics_port_ends_cleanly() -> None:
     with Node("--set", f"metrics-port={free_port()}") as node:
         node.process.send_signal(signal.SIGTERM)
         assert node.process.wait(20) == 0
+
+
+def test_a_node_alone_exports_what_its_jobs_are_doing() -> None:
+    """Nothing walks over the jobs of a node without peers unless somebody asks; nobody does but Prometheus."""
+    port = free_port()
+    with Node("--set", f"metrics-port={port}") as node:
+        with holdfast.open(address(node)) as queue:
+            queue.add("mail", "later", delay=600)
+        delayed = ("holdfast_queue_jobs", "queue=mail,state=delayed")
+        until(lambda: values(get(port, "/metrics")[1]).get(delayed) == 1, 30)
 
 
 def test_queues_beyond_the_bound_are_one() -> None:
