@@ -99,11 +99,13 @@ def one_at_a_time(facts: Facts) -> list[Violation]:
 
 
 def lease_end(facts: Facts, job: JobFacts, d: Delivery) -> int:
-    """Until when a job that was handed out is surely out: nobody has said anything of it that may end that."""
+    """Until when a job that was handed out is surely out: nobody has said anything of it that may end that, nor while
+    it was on its way to a consumer elsewhere."""
+    flight_ms = facts.number("flight_ms", 0)
     t, span = d.t, d.lease_ms or job.retry_ms
     until = t + span - facts.drift_ms(span, t) - SLACK_MS
     until = min(until, job.invoked + job.ttl_ms - facts.drift_ms(job.ttl_ms, job.invoked) - SLACK_MS)
     for told in job.told:
-        if told.f != "working" and (told.done is None or told.done >= t):
+        if told.f != "working" and (told.done is None or told.done >= t - flight_ms):
             until = min(until, max(t, told.invoked))
     return until if not job.flushed and not facts.was_replaced(job) else t
