@@ -131,6 +131,7 @@ class Facts:
         self.ends: list[tuple[Op, str, str, str | None]] = []  # what WAITJOB said: id, word, result
         self.settings: Value = {}
         self.losses: list[tuple[int, str]] = []
+        self.crashes: list[int] = []
         self.restarts: list[tuple[int, str]] = []
         self.restored: list[tuple[int, int]] = []  # when, and as of when
         self.faults: list[tuple[int, int, str]] = []  # begin, end, kind
@@ -181,6 +182,8 @@ class Facts:
             self.settings.update(value)
         elif op.f == "loss":
             self.losses.append((op.t, op.node))
+        elif op.f == "crash":
+            self.crashes.append(op.t)
         elif op.f == "restart":
             self.restarts.append((op.t, op.node))
         elif op.f == "restored":

@@ -7,7 +7,7 @@ job: work done is done, and the node cannot know.
 from __future__ import annotations
 
 from holdfast.testing.checkers.facts import Delivery, Facts, JobFacts, Told, Violation
-from holdfast.testing.checkers.leases import disturbed
+from holdfast.testing.checkers.leases import disturbed, giver
 
 SLACK_MS = 1_000
 """A hand-out and a word about an earlier one may cross."""
@@ -42,12 +42,6 @@ def stale_tokens_do_nothing(facts: Facts) -> list[Violation]:
                     ))
                     break
     return found
-
-
-def giver(facts: Facts, job: JobFacts, one: Delivery) -> str:
-    """The node that decided about a hand-out: for a job with keys its home, wherever its consumer is."""
-    is_lent = job.group is not None or job.key is not None
-    return facts.prefixes.get(one.token[:8], "") if is_lent else one.node
 
 
 def is_plain_to_see(facts: Facts, job: JobFacts, one: Delivery, two: Delivery, told: Told) -> bool:

@@ -26,7 +26,7 @@ def leases_are_kept(facts: Facts) -> list[Violation]:
             continue
         ordered = sorted(job.deliveries)
         for one, two in pairwise(ordered):
-            span = lease_of(job, one)
+            span = lease_of(facts, job, one)
             earliest = one.t + span - facts.drift_ms(span, one.t) - SLACK_MS
             if two.t < earliest and not disturbed(facts, job.invoked - facts.settle_ms, two.t):
                 found.append(Violation(
@@ -36,16 +36,26 @@ def leases_are_kept(facts: Facts) -> list[Violation]:
     return found
 
 
-def lease_of(job: JobFacts, delivery: Delivery) -> int:
+def lease_of(facts: Facts, job: JobFacts, delivery: Delivery) -> int:
     """How long the consumer had the job for: as it asked, or was told when it said that it is at work.
 
-    A longer time than the job's own counts only if the node lives to say so: others are told, but once.
+    A longer time than the job's own counts only if the node lives to say so: others are told, but once. So does the
+    node that lent the job, which cannot know what time somebody asks for elsewhere.
     """
     span = delivery.lease_ms or job.retry_ms
+    heard_by = delivery.t + facts.number("flight_ms", 0)
+    if giver(facts, job, delivery) != delivery.node and any(delivery.t <= t <= heard_by for t in facts.crashes):
+        span = min(span, job.retry_ms)
     for told in job.told:
         if told.f == "keepalive" and told.token == delivery.token and told.done is not None and told.is_ok:
             span = told.invoked - delivery.t + min(told.ms, job.retry_ms)
     return span
+
+
+def giver(facts: Facts, job: JobFacts, one: Delivery) -> str:
+    """The node that decided about a hand-out: for a job with keys its home, wherever its consumer is."""
+    is_lent = job.group is not None or job.key is not None
+    return facts.prefixes.get(one.token[:8], "") if is_lent else one.node
 
 
 def disturbed(facts: Facts, since: int, until: int) -> bool:
