@@ -126,6 +126,19 @@ def test_one_of_a_group_is_out_at_a_time_and_what_is_out_only_once_does_not_coun
         assert story.classes() == found, (first, second, later)
 
 
+def test_a_job_of_a_group_that_ended_on_its_way_to_its_consumer_is_not_out() -> None:
+    for ended, found in ((60, {"group-two-out"}), (80, set())):
+        story = Story(flight_ms=30)
+        for i, body in enumerate(["x", "y"]):
+            story.add(i, body, group="g", skips=True, retry=10)
+        story.about(ended, "release", "x")  # of the lease before, or of this one, whose job is not there yet
+        story.get(100, "x")
+        story.get(150, "y")
+        for body in ("x", "y"):
+            story.about(200, "ack", body)
+        assert story.classes() == found, ended
+
+
 def test_a_schedule_runs_at_each_of_its_times_where_nodes_hear_each_other() -> None:
     cases = (
         (True, "other maxlen", 0, {"run-missed"}), (False, "other maxlen", 0, set()), (True, "q maxlen", 0, set()),
@@ -304,6 +317,19 @@ def test_a_lease_is_kept_unless_the_network_is_cut() -> None:
     story.get(100, "x")
     story.get(1_000, "x", node="B")
     assert story.classes() == set()
+
+
+def test_a_longer_lease_elsewhere_counts_only_if_its_giver_lived_to_hear_of_it() -> None:
+    for crash, found in ((110, set()), (500, {"lease-broken"})):
+        story = Story(flight_ms=30)
+        story.add(0, "x", retry=1, group="g", skips=True)
+        job = {"id": "id-x", "queue": "q", "body": "x", "token": "other.1.1"}
+        story.op(99, "B", "get", {"queues": ["q"], "lease": 9_000}, "ok", {"jobs": [job]})
+        story.mark(crash, "crash", "A")
+        story.mark(crash + 50, "restart", "A")
+        story.get(2_000, "x")
+        story.about(2_100, "ack", "x")
+        assert story.classes() == found, crash
 
 
 def test_a_job_that_stays_away_after_heal_is_stuck() -> None:
