@@ -23,7 +23,7 @@ def is_simple(job: JobFacts) -> bool:
     add = job.add
     return (
         job.outcome == "ok" and job.done is not None and not job.told and not job.delay_ms
-        and not any(add.get(name) for name in ("domain", "group", "unique"))
+        and not any(add.get(name) for name in ("domain", "group", "unique", "final_of"))
     )
 
 
