@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, gates, groups, home, inquire, requeue
+from holdfast.core import believers, groups, home, inquire, replicate, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -84,10 +84,25 @@ Finder = Callable[["Node", Job], list[Reason]]
 # -- reasons ----------------------------------------------------------------------------------------------
 
 
+def is_waiting(node: Node, job: Job) -> bool:
+    """Whether this node is to hand it out, as soon as nothing keeps it: more than one thing may.
+
+    Of a job that has ended, that a worker has or that another node sees to there is nothing more to say.
+    """
+    if job.flags & IN_DOUBT or job.responsible != ME:
+        return False
+    if job.state == ACTIVE:
+        return not job.flags & MOVING and not is_out(node, job)
+    return job.state == QUEUED or job.state == WAIT_REPL
+
+
+def is_out(node: Node, job: Job) -> bool:
+    is_with_worker = job.flags & HANDED_OUT != 0 and job.flags & (BACKING_OFF | ASKING) == 0
+    return is_with_worker and (job.retry == 0 or requeue.is_leased(node, job))
+
+
 def of_state(node: Node, job: Job) -> list[Reason]:
     """What the state of the copy here says by itself."""
-    if job.state == WAIT_REPL:
-        return [Reason(b"copies", b"not enough nodes hold a copy yet: it is not accepted")]
     if job.state == ACKED:
         task = job.task
         why = task.why if isinstance(task, Ending) else 0
@@ -100,36 +115,17 @@ def of_state(node: Node, job: Job) -> list[Reason]:
     if job.flags & IN_DOUBT:
         return [Reason(b"in-doubt", b"at most once, and nobody can say whether it was handed out; ENQUEUE is your word "
                                     b"that it was not")]
-    if job.state == QUEUED:
-        return of_queue(node, job)
-    return of_waiting(node, job)
+    if job.state == WAIT_REPL:
+        copies = Reason(b"copies", b"not enough nodes hold a copy yet: it is not accepted")
+        return [copies, *of_delay(node, job)]
+    return [] if job.state == QUEUED else of_absence(node, job)
 
 
-def of_queue(node: Node, job: Job) -> list[Reason]:
-    """It is queued here: who is before it, and whether anybody asks."""
-    queue = job.queue
-    found: list[Reason] = []
-    if queue.paused & PAUSE_OUT:
-        until = queue.pause_until - node.now if queue.pause_until else NO_END
-        found.append(Reason(b"paused", b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused], until))
-    if node.is_leaving:
-        found.append(Reason(b"leaving", b"its node is leaving, and gives it to another"))
-    ahead = queue.ahead(job)
-    if ahead > 0:
-        found.append(Reason(b"behind", b"%d job%b before it in its queue" % (
-            int(ahead), b" is" if ahead == 1 else b"s are")))
-    if not queue.waiting and not queue.interest and not found:
-        found.append(Reason(b"nobody-waits", b"nobody asks for jobs of its queue"))
-    return found
-
-
-def of_waiting(node: Node, job: Job) -> list[Reason]:
+def of_absence(node: Node, job: Job) -> list[Reason]:
     """It is known here and not queued: handed out, delayed, or seen to by another node."""
     left = max(0, job.qtime - node.now) if job.qtime else NO_END
     if groups.is_held(job):
         return []  # of_group knows
-    if job.responsible == ME and gates.is_elsewhere(node, job) and not requeue.is_leased(node, job):
-        return [Reason(b"home", b"the node that decides about its group or key cannot be reached", left)]
     if job.flags & MOVING:
         return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
     if job.responsible != ME:
@@ -137,18 +133,24 @@ def of_waiting(node: Node, job: Job) -> list[Reason]:
         away = b"" if peer.is_linked else b", which cannot be reached"
         words = b"this is a copy; node %b sees to it%b" % (peer_name(node, peer.index), away)
         return [Reason(b"elsewhere", words, left)]
+    if is_out(node, job):
+        return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
+    delayed = of_delay(node, job)
+    if delayed or of_home(node, job):
+        return delayed  # of_home knows why it does not come to be queued
     if job.flags & BACKING_OFF:
         return [Reason(b"backing-off", b"it failed, and waits before it is tried again", left)]
     if job.flags & ASKING:
         return [Reason(b"asking", b"the other holders are asked whether one of them has it", left)]
-    if job.flags & HANDED_OUT and (job.retry == 0 or requeue.is_leased(node, job)):
-        return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
-    if job.queue.paused & PAUSE_IN and job.flags & QUEUED_BEFORE:
-        pause = PAUSE_NAMES[job.queue.paused]
-        return [Reason(b"paused", b"its queue is paused (%b): it is not queued again" % pause, left)]
     if not job.flags & QUEUED_BEFORE:
-        return [Reason(b"delayed", b"its delay has not ended", left)]
+        return [Reason(b"put-off", b"it could not be queued when its time came, and is tried again", left)]
     return [Reason(b"put-off", b"it was taken out of its queue for a while", left)]
+
+
+def of_delay(node: Node, job: Job) -> list[Reason]:
+    if job.flags & QUEUED_BEFORE or not replicate.is_delayed(node, job):
+        return []
+    return [Reason(b"delayed", b"its delay has not ended", replicate.end_of_delay(job) - node.now)]
 
 
 def holder(node: Node, job: Job) -> bytes:
@@ -165,10 +167,12 @@ def peer_name(node: Node, index: i64) -> bytes:
 
 
 def of_group(node: Node, job: Job) -> list[Reason]:
-    """It stands in line."""
+    """It stands in line, or will have to when its time comes."""
     more = job.more
-    ahead = -1 if more is None or not more.group or job.state != ACTIVE else groups.ahead(job)
-    if ahead < 0 or more is None:
+    if more is None or not more.group or not (is_waiting(node, job) or groups.is_held(job)):
+        return []
+    ahead = groups.ahead(job)
+    if ahead == 0:
         return []
     count = b"1 job of group %b is" if ahead == 1 else b"%d jobs of group %%b are" % int(ahead)
     return [Reason(b"group", count % more.group + b" before it")]
@@ -187,8 +191,38 @@ def of_home(node: Node, job: Job) -> list[Reason]:
     return [Reason(b"home", words % peer_name(node, index))]
 
 
-REASONS: Final[list[Finder]] = [of_state, of_group, of_home]
-"""All that can keep a job back. A finder looks at one job of this node and says what it knows."""
+def of_pause(node: Node, job: Job) -> list[Reason]:
+    """`out` keeps every job back, `in` those that are not queued now."""
+    queue = job.queue
+    is_kept_out = job.state == ACTIVE and job.retry > 0 and queue.paused & PAUSE_IN != 0 and not groups.is_held(job)
+    if not is_waiting(node, job) or not (queue.paused & PAUSE_OUT or is_kept_out):
+        return []
+    words = b"its queue is paused (%b)" % PAUSE_NAMES[queue.paused]
+    if not queue.paused & PAUSE_OUT:
+        words += b": it is not queued again" if job.flags & QUEUED_BEFORE else b": it is not queued"
+    return [Reason(b"paused", words, queue.pause_until - node.now if queue.pause_until else NO_END)]
+
+
+def of_place(node: Node, job: Job) -> list[Reason]:
+    """It is queued here: who is before it, and whether anybody asks."""
+    if job.state != QUEUED:
+        return []
+    queue = job.queue
+    found: list[Reason] = []
+    ahead = queue.ahead(job)
+    if ahead > 0:
+        found.append(Reason(b"behind", b"%d job%b before it in its queue" % (
+            int(ahead), b" is" if ahead == 1 else b"s are")))
+    if node.is_leaving:
+        found.append(Reason(b"leaving", b"its node is leaving, and gives it to another"))
+    elif not queue.waiting and not queue.interest:
+        found.append(Reason(b"nobody-waits", b"nobody asks for jobs of its queue"))
+    return found
+
+
+REASONS: Final[list[Finder]] = [of_state, of_group, of_home, of_pause, of_place]
+"""All that can keep a job back. A finder looks at one job of this node and says what it knows, whatever others say: a
+job that is delayed in a queue that is paused has both reasons."""
 
 
 # -- history ----------------------------------------------------------------------------------------------

@@ -216,16 +216,23 @@ def is_held(job: Job) -> bool:
 
 
 def ahead(job: Job) -> i64:
-    """How many jobs of its group come before it; -1 if it does not stand in line."""
-    if not is_held(job):
-        return -1
+    """How many jobs of its group come before it; of one that is not in line yet, if its time came now."""
     group = group_of(job)
-    assert group is not None
-    count: i64 = 1
+    turn = None if group is None else group.turn
+    if group is None or turn is None or turn is job:
+        return 0
+    if job.flags & IN_LINE:
+        count: i64 = 1
+        for each in group.line:
+            if each is job:
+                break
+            if each.flags & IN_LINE:
+                count += 1
+        return count
+    order = order_of(job)
+    count = 0 if turn.state == QUEUED and order < order_of(turn) else 1  # as `join` has it
     for each in group.line:
-        if each is job:
-            return count
-        if each.flags & IN_LINE:
+        if each.flags & IN_LINE and order_of(each) < order:
             count += 1
     return count
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core import home
+from holdfast.core import home, quota
 from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.mutants import switches
-from holdfast.testing.sim.scenarios.keys import group_at, owner_of
+from holdfast.testing.sim.scenarios.keys import group_at, key_at, owner_of
 
 
 def kill(sim: Cluster, at: str, *, holders: str, error: str = "bad") -> str:
@@ -167,3 +167,21 @@ def test_figures_of_a_queue_are_summed_up() -> None:
     figures = (told["acked"], told["nacked"], told["dead"], told["dead-kept"])
     assert figures == (1, 2, 1, 1), "each counted once, at the node where it happened"
     assert missing == []
+
+
+def test_limits_kept_elsewhere_are_reasons_once_somebody_wants_a_job() -> None:
+    """A has the tokens and the places of all. Nobody asked B for a job, so B asked A for nothing, and cannot tell."""
+    sim = Cluster(nodes="ABC", seed=9)
+    for limit, code in ((("RATE", "1/h", "BURST", "1"), "rate"), (("CONCURRENCY", "1"), "concurrency")):
+        kind, queue = (home.DOMAIN, b"") if code == "rate" else (home.QUOTA, b"%d" % quota.OUT_OF_DOMAIN)
+        domain = key_at(sim, kind, "ABC", queue)
+        assert reply(sim, "A", "DOMAIN", "SET", domain, *limit) == "OK"
+        words = ["x", "1000", "REPLICATE", "1", "RETRY", "60", "DOMAIN", domain]
+        reply(sim, "A", "ADDJOB", code, *words)
+        assert sim.take(at="A", queue=code)[0], "it has the only token, or place"
+        sim.run_for(seconds=3)
+        job = reply(sim, "B", "ADDJOB", code, *words)
+        assert [reason[0] for reason in reply(sim, "C", "EXPLAIN", job)[3]] == ["nobody-waits"]
+        assert sim.take(at="B", queue=code, timeout_ms=500) == ("", "")
+        said = reply(sim, "C", "EXPLAIN", job)[3]
+        assert code in [reason[0] for reason in said], said

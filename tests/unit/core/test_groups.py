@@ -125,7 +125,7 @@ def test_how_many_are_ahead() -> None:
     bench = Bench()
     ids = [add(bench, f"b{i}") for i in range(4)]
     found = [groups.ahead(bench.node.find(jid)) for jid in ids]  # type: ignore[arg-type]
-    assert found == [-1, 1, 2, 3]
+    assert found == [0, 1, 2, 3]
     bench.do("DELJOB", ids[1])
     assert groups.ahead(bench.node.find(ids[3])) == 2  # type: ignore[arg-type]
 
