@@ -63,6 +63,7 @@ class Batch:
         self.count: i64 = -1  # how many there are; -1: nobody has said so yet
         self.words: list[bytes] = []  # of the job to add in the end: queue, body, options; empty: none
         self.final: bytes = b""  # its id
+        self.adding: Slot | None = None  # of that job, while it waits for its copies or for another node
         self.refusal: bytes = b""  # why the job in the end could not be added when that was last tried
         self.is_complete: bool = False
         self.heard: i64 = now  # when something last changed
@@ -419,9 +420,9 @@ def look(node: Node, batch: Batch) -> None:
     is_full = batch.is_full() or (node.broken("batch-counts-twice") and 0 <= batch.count <= batch.set)
     if batch.is_complete or not is_full or not home.is_open(node, slot_of(batch.name)):
         return
-    batch.refusal = add_final(node, batch) if batch.words else b""
-    if batch.refusal:
-        node.count("batch-ends-put-off")
+    if batch.words and not add_final(node, batch):
+        if batch.refusal:
+            node.count("batch-ends-put-off")
         node.alarms.at_latest(node.batches, node.now + AGAIN_MS)
         return
     batch.is_complete = True
@@ -430,21 +431,40 @@ def look(node: Node, batch: Batch) -> None:
     keep(node, batch)
 
 
-def add_final(node: Node, batch: Batch) -> bytes:
-    """The job that was to be added in the end; why not, if that must be tried again."""
+def add_final(node: Node, batch: Batch) -> bool:
+    """The job that was to be added in the end. True if it is there, or was; else this is called again."""
+    if batch.adding is not None:
+        return is_added(batch, batch.adding)
     if node.find(batch.final) is not None or batch.final in node.tombs:
-        return b""
+        return True
     options = read_options(batch.words)
     more = options.asked()
     more.headers = [*more.headers, b"batch", batch.name, b"batch-failed", b"%d" % len(batch.causes)]
     add = keyed.with_id(node, batch.words[0], batch.words[1], options, batch.final)
-    add.slot = Slot()
+    slot = Slot()
+    add.slot = slot
     try:
         options.settle_words(node)
         keyed.add_anywhere(node, add)
     except CommandError as error:
-        return error.text
-    return b""
+        batch.refusal = error.text
+        return False
+    batch.adding = slot
+    return is_added(batch, slot) or node.broken("batch-end-not-awaited")
+
+
+def is_added(batch: Batch, slot: Slot) -> bool:
+    """Whether the job that was asked for is accepted. The home of its group may be elsewhere, and refuse it."""
+    reply = slot.reply
+    if reply is None:
+        return False
+    batch.adding = None
+    batch.refusal = reply[1:-2] if reply.startswith(b"-") else b""
+    if reply == b"-%b\r\n" % (errors.ADD_ENDED % batch.final):
+        batch.refusal = b""
+    elif reply.startswith(b"-UNKNOWN") and read_options(batch.words).retry == 0:
+        batch.refusal = b""  # it may have been made and handed out: at most once
+    return not batch.refusal
 
 
 # -- states that meet ---------------------------------------------------------------------------------------------

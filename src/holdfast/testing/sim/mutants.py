@@ -197,6 +197,7 @@ MUTANTS: Final[dict[str, str]] = {
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",
     "batch-id-by-home": "the id of the job after a batch is drawn by the home that carries out the CLOSE, or by two",
+    "batch-end-not-awaited": "a batch is complete before the home of the last job's group has said whether it takes it",
     "batch-home-untold": "who was away when a batch got another home does not tell it what it knows",
     "batch-bit-not-awaited": "an ended member is forgotten before those who count have confirmed",
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------

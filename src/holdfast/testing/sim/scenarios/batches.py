@@ -28,9 +28,9 @@ def add_member(sim: Cluster, at: str, name: str, index: int, replicate: int = 2)
     return added(sim, at, "q", f"m{index}", "ADDJOB", "q", f"m{index}", "2000", *words)
 
 
-def close(sim: Cluster, at: str, name: str, count: int) -> str:
+def close(sim: Cluster, at: str, name: str, count: int, *options: str) -> str:
     """The id of the job that is added in the end."""
-    words = ["THEN", "after", "sum up", "RETRY", "5"]
+    words = ["THEN", "after", "sum up", "RETRY", "5", *options]
     return added(sim, at, "after", "sum up", "BATCH", "CLOSE", name, str(count), *words)
 
 
@@ -151,6 +151,29 @@ def a_home_that_was_closed_in_tells_the_next_one_of_its_batches(new: New) -> Non
     sim.restart("B")
     sim.run_for(seconds=20)
     assert is_there(sim, final), "the new home was never told that the batch is closed"
+    assert sim.consume_and_ack(at="C", queue="after") == final
+    sim.settle()
+    sim.check()
+
+
+@catches("batch-end-not-awaited")
+def a_last_job_that_the_home_of_its_group_refuses_is_tried_again(new: New) -> None:
+    """A counts the batch, B decides about the group of the last job, and has no room for it in its queue at first."""
+    sim = new(nodes="ABC", seed=345)
+    name = batch_at(sim, "A")
+    group = key_at(sim, home.GROUP, "B", b"after")
+    sim.do("B", "QUEUE", "SET", "after", "maxlen", "1")
+    first = sim.add_job(at="B", retry_s=60, queue="after", holders="B")
+    member = add_member(sim, "C", name, 0)
+    final = close(sim, "C", name, 1, "GROUP", group, "REPLICATE", "1")
+    sim.ack(member, at="C")
+    sim.run_for(seconds=5)
+    assert not is_there(sim, final), "there is no room for it"
+    assert "MAXLEN" in str(sim.do("C", "BATCH", "GET", name)), "nobody is told why it does not come"
+    assert sim.consume_and_ack(at="B", queue="after") == first
+    sim.run_for(seconds=5)
+    assert is_there(sim, final), "its queue has room now, and nothing comes"
+    assert "complete" in str(sim.do("C", "BATCH", "GET", name))
     assert sim.consume_and_ack(at="C", queue="after") == final
     sim.settle()
     sim.check()
