@@ -149,6 +149,45 @@ def test_many_share_a_command_and_unique_ones_do_not(app: holdfast.App, monkeypa
     asyncio.run(main())
 
 
+def indexes(app: holdfast.App, added: list[Any]) -> list[int]:
+    shown = [app.queue.call("SHOW", each.id) for each in added]
+    return [int(words[words.index(b"index") + 1]) for words in shown]
+
+
+def test_members_of_a_batch_have_an_index_each_however_many_there_are(app: holdfast.App) -> None:
+    """More than a command takes, jobs that cannot share one, and both."""
+    plain = app.task(name="a", queue="a")(nothing).using(batch=("all", 7))
+    assert indexes(app, plain.add_many(plain.call(n) for n in range(2001))) == [*range(7, 2008)]
+    grouped = app.task(name="c", queue="c", group=lambda n: str(n % 2))(nothing).using(batch=("odd", 0))
+    assert indexes(app, grouped.add_many(grouped.call(n) for n in (1, 1, 2, 1, 2, 2))) == [*range(6)]
+    unique = app.task(name="b", queue="b", unique=True)(nothing).using(batch=("each", 0))
+    assert indexes(app, unique.add_many(unique.call(n) for n in range(3))) == [0, 1, 2]
+
+    async def main() -> list[Any]:
+        return await unique.aadd_many(unique.call(n) for n in range(3, 6))
+
+    assert indexes(app, asyncio.run(main())) == [0, 1, 2]
+
+
+def test_a_middleware_may_give_each_member_its_index() -> None:
+    class Numbers(holdfast.Middleware):
+        count = 10
+
+        def before_add(self, task: str, options: AddOptions) -> AddOptions:
+            self.count += 5
+            return {**options, "batch": ("all", self.count)}
+
+    app = holdfast.App("memory:", middleware=[Numbers()])
+    task = app.task(name="a", queue="a")(nothing)
+    assert indexes(app, task.add_many(task.call(n) for n in range(3))) == [15, 20, 25]
+
+
+def test_what_is_no_batch_is_said(app: holdfast.App) -> None:
+    task = app.task(name="a", queue="a")(nothing).using(batch="all")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="batch is a name and an index"):
+        task.add_many(task.call(n) for n in range(3))
+
+
 def test_two_tasks_cannot_have_one_name(app: holdfast.App) -> None:
     app.task(name="t")(nothing)
     app.task(name="t")(nothing)  # the same one again, as a reload makes it

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Unpack, cast
 
-from holdfast.client import checks
+from holdfast.client import adding, checks
 from holdfast.client.adding import ADD_OPTIONS, AddOptions
 from holdfast.client.errors import BadRequest
 from holdfast.client.values import Waited
@@ -139,7 +139,7 @@ class BaseTask(AnyTask, Generic[P, R]):
 
     def _add(self, options: AddOptions, batch: list[Call]) -> list[str]:
         if self.app.inline is not None:
-            return [self.app.inline(self, *each, options) for each in batch]
+            return self._run_inline(options, batch)
         if len(batch) == 1:
             return [self.app.queue.add(self.queue, self.body_for(*batch[0]), **options)]
         return self.app.queue.add_many(self.queue, [self.body_for(*each) for each in batch], **options)
@@ -149,11 +149,18 @@ class BaseTask(AnyTask, Generic[P, R]):
         queue = await self.app.aqueue()
         found: list[str] = []
         for options, batch in self._batches(calls):
-            if self.app.inline is not None or len(batch) == 1:
-                found += [(await self.aadd(*args, **kwargs)).id for args, kwargs in batch]
+            if self.app.inline is not None:
+                found += self._run_inline(options, batch)
+            elif len(batch) == 1:
+                found.append(await queue.add(self.queue, self.body_for(*batch[0]), **options))
             else:
                 found += await queue.add_many(self.queue, [self.body_for(*each) for each in batch], **options)
         return [Added(job_id, self.app) for job_id in found]
+
+    def _run_inline(self, options: AddOptions, batch: list[Call]) -> list[str]:
+        inline = self.app.inline
+        assert inline is not None
+        return [inline(self, *each, further(options, place)) for place, each in enumerate(batch)]
 
     def using(self, *, queue: str | None = None, **options: Unpack[AddOptions]) -> BaseTask[P, R]:
         """This task with other options, for the next `add`."""
@@ -202,8 +209,14 @@ class BaseTask(AnyTask, Generic[P, R]):
         return options
 
     def _batches(self, calls: Iterable[Call]) -> Iterable[tuple[AddOptions, list[Call]]]:
+        """Calls that can share a command, and its options.
+
+        Members of a batch that were given the same index begin with it, in the order of the calls and however many
+        commands there are: two of one index would count as one.
+        """
         batch: list[Call] = []
         shared: AddOptions = {}
+        members: dict[tuple[str, int], int] = {}  # by the batch and the index that was given: how many there were
         for each in calls:
             given: object = each
             if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], dict):
@@ -211,12 +224,12 @@ class BaseTask(AnyTask, Generic[P, R]):
             args, kwargs = each
             options = self._ready(args, kwargs)
             if batch and (options != shared or "unique" in options or len(batch) == ADD_MANY_MAX):
-                yield shared, batch
+                yield numbered(shared, batch, members), batch
                 batch = []
             shared = options
             batch.append((args, kwargs))
         if batch:
-            yield shared, batch
+            yield numbered(shared, batch, members), batch
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of queue {self.queue!r}>"
@@ -236,6 +249,27 @@ class AsyncTask(BaseTask[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call it here; await what comes back."""
         return cast("Coroutine[Any, Any, R]", self.function(*args, **kwargs))
+
+
+def numbered(options: AddOptions, calls: list[Call], members: dict[tuple[str, int], int]) -> AddOptions:
+    """The options of a command with these calls, whose members of a batch come after all that there were before."""
+    if "batch" not in options:
+        return options
+    adding.words(AddOptions(batch=options["batch"]))  # says so if it is none
+    name, index = options["batch"]
+    before = members.get((name, index), 0)
+    members[name, index] = before + len(calls)
+    return further(options, before)
+
+
+def further(options: AddOptions, places: int) -> AddOptions:
+    """The options of a job that is added so many places later."""
+    if places == 0 or "batch" not in options:
+        return options
+    name, index = options["batch"]
+    later = options.copy()
+    later["batch"] = (name, index + places)
+    return later
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
