@@ -78,8 +78,8 @@ def said(value: Setting) -> str:
 
 
 def pause(queue: str, how: str, seconds: float | None = None) -> Ask[str]:
-    """PAUSE → how it is paused now."""
-    argv: list[Arg] = ["PAUSE", checks.name(queue), how]
+    """PAUSE … BCAST, a word to all nodes → how it is paused now."""
+    argv: list[Arg] = ["PAUSE", checks.name(queue), how, "BCAST"]
     if seconds is not None:
         argv += ["FOR", checks.rounded_up("seconds", seconds)]
     return Ask(argv, values.text, again=True)
@@ -241,11 +241,12 @@ class Admin:
         self._ask(configure(queue, changes))
 
     def pause(self, queue: str, how: str = "all", *, seconds: float | None = None) -> str:
-        """Stop a queue: "in" takes no jobs, "out" gives none, "all" both. For some seconds, or until `resume`."""
+        """Stop a queue, at all nodes: "in" takes no jobs, "out" gives none, "all" both. For some seconds, or until
+        `resume`. A node that is away hears of it when it is back."""
         return self._ask(pause(queue, how, seconds))
 
     def resume(self, queue: str) -> str:
-        """Let it go on."""
+        """Let it go on, at all nodes, whoever paused it."""
         return self._ask(pause(queue, "none"))
 
     def flush(self, queue: str) -> int:

@@ -58,7 +58,7 @@ async def configure(asking: Asking, queue: Name, changes: Annotated[dict[Key, Se
 
 @router.post("/queues/{queue}/pause")
 async def pause(asking: Asking, queue: Name, said: models.Pause) -> dict[str, str]:
-    """Pause a queue for producers (in), workers (out) or all, for some time or until `none`."""
+    """Pause a queue at all nodes, for producers (in), workers (out) or all, for some time or until `none`."""
     return {"paused": await asking.pause(queue, said.how, seconds=said.seconds)}
 
 

@@ -15,6 +15,7 @@ from holdfast.client import asks, errors
 from holdfast.client.asks import Undo
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply
+from holdfast.testing.sim.cluster import Cluster
 
 JOB: Reply = [[b"q", b"ID1", b"body", b"nacks", 2, b"additional-deliveries", 1]]
 
@@ -431,3 +432,24 @@ def test_bodies_of_every_kind_of_bytes() -> None:
     queue.call("PING", bytearray(b"x"))
     assert script.sent[0][2] == b"abc" and script.sent[1][4:] == [b"ac", "ä"] and script.sent[2][1] == b"x"
     assert type(script.sent[0][2]) is bytes
+
+
+def test_a_queue_is_paused_and_resumed_at_all_nodes() -> None:
+    """What the methods send, sent to nodes; resumed at one, it goes on also where another paused it for itself."""
+    script = Script(b"out", b"none", b"in")
+    queue = Queue(script)
+    queue.pause("q", "out")
+    queue.resume("q")
+    queue.pause("q", "in", seconds=5)
+    pause, resume, for_a_while = ([str(word) for word in argv] for argv in script.sent)
+    sim = Cluster(nodes="ABC", seed=1)
+    sim.run_for(seconds=2)
+    for at, words, state in (("A", pause, "out"), ("B", resume, "none"), ("C", for_a_while, "in")):
+        assert sim.do(at, *words)["reply"] == state
+        sim.run_for(seconds=1)
+        assert [sim.do(node, "PAUSE", "q", "state")["reply"] for node in "ABC"] == [state] * 3
+    sim.run_for(seconds=5)
+    sim.do("C", "PAUSE", "q", "all")
+    sim.do("A", *resume)
+    sim.run_for(seconds=1)
+    assert sim.do("C", "PAUSE", "q", "state")["reply"] == "none"

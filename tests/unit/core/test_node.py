@@ -43,6 +43,7 @@ def test_a_session_about_to_be_closed_gets_no_job() -> None:
     ["GETJOB", "FROM", "new", "n" * 65537],
     ["ADDJOB", "new", "b" * 1_048_000, "0"],
     ["QUEUE", "SET", "new", "maxlen", "5", "paused", "perhaps"],
+    ["PAUSE", "n" * 65537, "none", "bcast"],
 ])
 def test_what_is_refused_changes_nothing(words: list[str]) -> None:
     bench = Bench(maxmemory="1mb")

@@ -122,6 +122,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
     if lasts > 0 and paused <= 0:
         raise BadRequest(b"ERR FOR goes with in, out or all")
     if paused >= 0 and (is_for_all or lasts > 0):
+        check_queue_name(argv[1])
         until = b" %d" % (node.wall + lasts * 1000) if lasts > 0 else b""
         registers.put(node, settings.KIND, argv[1], {b"paused": PAUSE_NAMES[paused] + until})
     elif paused >= 0 and queue is not None:
