@@ -220,6 +220,7 @@ _BY_CODE: Final[dict[str, type[Error]]] = {
     "WRONGPASS": NotAllowed,
     "NOPERM": NotAllowed,
     "TRYAGAIN": Refused,
+    "UNREACHED": Refused,
 }
 # These share the code ERR with every syntax error: only the text tells them apart.
 _BY_TEXT: Final[tuple[tuple[str, type[Error]], ...]] = (

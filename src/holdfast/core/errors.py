@@ -3,7 +3,7 @@
     CommandError         the reply is an error; nothing was changed
     ├─ BadRequest        the caller's fault: the same command will fail again (ERR, BADID, NOJOB, TOOLATE, NOPERM)
     └─ Refused           not now: later, or at another node, it may work (OOM, MAXLEN, PAUSED, NOREPL, LEAVING,
-                         LOADING, MISCONF)
+                         LOADING, MISCONF, UNREACHED)
 
 Codes and texts are Disque's to the letter wherever Disque has one: clients match on them. They are written
 once, here; the reference in docs/ is made from this file.

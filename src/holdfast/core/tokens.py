@@ -3,8 +3,8 @@
 The node that gave the lease knows whether it still runs: a token that is not that of the job's present lease is
 stale, and its word is refused (LEASELOST) and counted, since somebody else may have the job by now. A node that has
 no lease for the job asks the one in the token. If that cannot be reached, it takes an acknowledgement, because work
-done is done, but nothing that would keep the job with a consumer or give it back. Neither does a node that was started
-anew since and has no memory of the lease.
+done is done, but nothing that would keep the job with a consumer or give it back (UNREACHED, or UNKNOWN if it was asked
+and its answer does not come). Neither does a node that was started anew since and has no memory of the lease.
 """
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ DONE: Final = 1
 LOST: Final = 2
 CANCELLED: Final = 3  # done; but somebody has called the job off
 STRANGE: Final = 4  # another node must say, or one that cannot
-UNREACHED: Final = 5
+UNREACHED: Final = 5  # that node could not be asked: nothing was done
+UNANSWERED: Final = 6  # it was asked, and its answer is not here: it may have done it
 
-KEEP_WORDS: Final = [b"lost", b"ok", b"lost", b"cancelled", b"unknown", b"unknown"]
+KEEP_WORDS: Final = [b"lost", b"ok", b"lost", b"cancelled", b"unknown", b"unknown", b"unknown"]
 
 TOKEN_BYTES_MAX: Final = 42  # three numbers in hex, of 32 and twice 64 bits, and two dots
 HEX_DIGITS: Final = b"0123456789abcdef"
@@ -226,6 +227,12 @@ class Elsewhere(Question):
                 self.outcomes[place] = outcome
 
     def reply(self, node: Node, out: BytesWriter) -> None:
+        for place in self.asked:
+            deed = self.deeds[place]
+            giver = inquire.find_peer(node, deed.token[:8])
+            is_answered = giver is None or giver.bit & self.answered != 0
+            if self.outcomes[place] == STRANGE and deed.what != ACK and not is_answered:
+                self.outcomes[place] = UNANSWERED
         write_outcomes(node, out, self.deeds, self.outcomes, self.is_many)
 
 
@@ -287,6 +294,8 @@ def write_outcome(out: BytesWriter, deed: Deed, outcome: i64) -> None:
         write_error(out, errors.LEASE_LOST)
     elif outcome == UNREACHED:
         write_error(out, errors.UNREACHED)
+    elif outcome == UNANSWERED:
+        write_error(out, errors.NO_ANSWER)
     elif deed.what == PROGRESS:
         write_simple(out, b"cancelled" if outcome == CANCELLED else b"ok")
     else:

@@ -185,3 +185,14 @@ def test_limits_kept_elsewhere_are_reasons_once_somebody_wants_a_job() -> None:
         assert sim.take(at="B", queue=code, timeout_ms=500) == ("", "")
         said = reply(sim, "C", "EXPLAIN", job)[3]
         assert code in [reason[0] for reason in said], said
+
+
+def test_what_the_giver_of_a_lease_was_asked_for_may_have_been_done() -> None:
+    """A hears B, and B does not hear A: the job is given back, and B must not say that nothing was done."""
+    sim = Cluster(nodes="ABC", seed=10)
+    job = sim.add_job(at="A", replicate=1, retry_s=60, holders="A")
+    _, token = sim.take(at="A")
+    late = sim.hold("A", "B")
+    assert sim.under("nack", job, token, at="B") == "UNKNOWN"
+    assert sim.copies(job) == {"A": "queued"}
+    sim.end_fault(late)

@@ -20,6 +20,7 @@ from holdfast.client import errors
         ("LOADING reading the journal", errors.Loading, errors.Refused),
         ("MISCONF disk full", errors.Misconfigured, errors.Refused),
         ("ERR max number of clients reached", errors.TooManyClients, errors.Refused),
+        ("UNREACHED the node that gave this lease cannot be reached", errors.Refused, errors.Refused),
         ("BADID Invalid Job ID format.", errors.BadId, errors.BadRequest),
         ("NOJOB Job not known", errors.NoJob, errors.BadRequest),
         ("TOOLATE Half of job TTL", errors.TooLate, errors.BadRequest),
