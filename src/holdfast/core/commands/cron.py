@@ -30,8 +30,10 @@ def cron(node: Node, session: Session, argv: list[bytes]) -> None:
     The schedule has five fields (minute, hour, day of the month, month, day of the week) or six with seconds first:
     numbers, names, ranges, lists, steps, L for the last day of a month; or it is @hourly, @daily, @weekly, @monthly,
     @yearly, or @every 90s. It is read in the time zone TZ, UTC by default. Each time is one job, by whichever node
-    owns the entry then; its id is made of the entry and the time. MISSED says what becomes of times at which no node
-    was there: skip (the default), one job for all of them, or all, up to a hundred. RETRY 0 is refused.
+    owns the entry then; its id is made of the entry and the time. MISSED says what becomes of times that are more
+    than a minute ago, as no node was there or the queue was full: skip (the default), one job for all of them, or all,
+    up to a hundred. What is a minute late or less is not missed: its job is added, whatever MISSED says. RETRY 0 is
+    refused.
     GET and LIST describe entries as names and values, DEL answers how many were deleted, NEXT tells the next
     times, each as unix seconds and as the clock on the wall shows them.
     """
