@@ -458,7 +458,6 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.qtime = 0
     records.job(node, job)
     begin_life(node, job)
-    twins.begun(node, job)
     if job.flags & SPECIAL:
         gates.accepted(node, job)
 
@@ -507,9 +506,11 @@ def is_delayed(node: Node, job: Job) -> bool:
 
 def begin_life(node: Node, job: Job) -> None:
     """Queue a job for the first time, now or after its delay."""
+    job.state = ACTIVE
     if is_delayed(node, job):
-        job.state = ACTIVE
         node.wake_at(job, end_of_delay(job))
+    elif twins.must_ask(node, job):
+        requeue.due(node, job)
     else:
         node.enqueue(job)
 

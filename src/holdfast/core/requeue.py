@@ -51,6 +51,7 @@ from holdfast.core.job import (
     QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
+    TWIN,
     WAIT_REPL,
     Job,
 )
@@ -112,10 +113,9 @@ def due(node: Node, job: Job) -> None:
     if job.flags & SPECIAL and gates.defers(node, job):
         return
     others = job.holders & ~MY_BIT
-    is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME
+    is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME and not twins.must_ask(node, job)
     if others == 0 or is_first:
-        if again(node, job):
-            twins.begun(node, job)
+        again(node, job)
         return
     if not may_act(node, job, retry_ms):
         return
@@ -238,7 +238,7 @@ def again(node: Node, job: Job) -> bool:
         history.lease_lost(node, job, b"lease-ended")
     job.responsible = ME
     stop_asking(node, job)
-    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
+    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE | TWIN)
     job.asks = 0
     job.hops = 0
     if was_out and failure.lease_ended(node, job):

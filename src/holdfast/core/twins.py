@@ -3,9 +3,10 @@
 Whoever adds a job queues it, once it has its copies, without asking anybody: it is new. There are two ways in which it
 is not. Two owners of a schedule make the same job (cron.py); and a holder of a copy that could not hear the adder for a
 retry time has queued it. What such a node says of the job comes while ours still waits for copies, or for the end of
-its delay, and then there is nothing yet to compare. So it is kept in mind (TWIN), and when ours is queued for the
-first time the other holders are told, as of any other that is queued again: of two that are queued one is taken out
-(requeue.on_queued), and where it is out with a consumer that is said.
+its delay, and then there is nothing yet to compare. So it is kept in mind (TWIN), and before ours is queued for the
+first time the other holders are asked (requeue.due), as of any other that is queued again: where it is queued, or out
+with a consumer, that is said, and ours is a copy from then on. To tell them afterwards would not do: with somebody
+waiting here, ours is out before they can answer.
 
 A node that makes the same job counts on our copy as soon as it has asked for one. So ours is recorded from then on, and
 stays one when it cannot be accepted itself: its end would be that of theirs, too.
@@ -18,7 +19,7 @@ from mypy_extensions import i64
 
 from holdfast.core import gates, records, requeue
 from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, TWIN, UNSURE, WAIT_REPL, Job
-from holdfast.core.peers import ME, MY_BIT, Peer
+from holdfast.core.peers import ME, Peer
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -62,10 +63,6 @@ def is_new(job: Job) -> bool:
     return is_waiting and job.responsible == ME and not job.flags & QUEUED_BEFORE
 
 
-def begun(node: Node, job: Job) -> None:
-    """A job was queued here for the first time, or waits for the end of its delay."""
-    if not job.flags & TWIN or not job.flags & QUEUED_BEFORE:
-        return
-    job.flags &= ~TWIN
-    if job.state == QUEUED or requeue.is_leased(node, job):
-        requeue.tell_queued(node, job, job.holders & ~MY_BIT)
+def must_ask(node: Node, job: Job) -> bool:
+    """Its time has come here for the first time, and another node has it: whether the others are asked before."""
+    return job.flags & TWIN != 0 and not node.broken("twin-not-asked")

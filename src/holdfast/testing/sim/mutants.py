@@ -193,6 +193,7 @@ MUTANTS: Final[dict[str, str]] = {
     "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
     "hash-is-no-number": "the home of a key refuses half of the jobs of a schedule: their numbers are too large for it",
     "twin-forgotten": "what is said of a job that still waits for its copies is forgotten when it is queued",
+    "twin-not-asked": "a job that another node has, too, is queued by who adds it as if it were new",
     "twin-not-kept": "a copy that another node counts on, since it makes the same job, may be given up, or lost",
     "cron-twins-unmet": "two owners of a schedule that could not hear each other do not compare what they made",
     "batch-counts-twice": "an end of a member that is told twice counts twice",

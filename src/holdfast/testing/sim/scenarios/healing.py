@@ -418,3 +418,21 @@ def a_job_that_was_queued_by_a_holder_while_it_was_added_is_queued_once(new: New
     assert adding.id == job
     assert list(sim.copies(job).values()).count(QUEUED) == 1, f"queued twice: {sim.copies(job)}"
     end_well(sim, job, deliveries=1)
+
+
+@catches("twin-forgotten", "twin-not-asked")
+def a_job_that_is_out_when_its_adder_accepts_it_is_not_handed_out_there(new: New) -> None:
+    """As above, but a consumer at B has the job, and another one waits at A when A hears from C."""
+    sim = new(nodes="ABC", seed=100)
+    late = sim.hold("C", "A")
+    adding = sim.begin_add(at="A", replicate=3, retry_s=60, holders="ABC", timeout_ms=9_000)
+    sim.run_for(seconds=0.2)
+    (job,) = sim.views()["B"]
+    sim.do("B", "ENQUEUE", job)
+    sim.run_for(seconds=0.2)
+    assert sim.take(at="B")[0] == job and not adding.ended
+    sim.end_fault(late)
+    assert sim.consume(at="A") == "", "B has it out"
+    assert adding.id == job
+    sim.ack(job, at="B")
+    end_well(sim, job, deliveries=1)
