@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from holdfast.testing.checkers.facts import PUSHES, Facts, JobFacts, Told, Violation
-from holdfast.testing.checkers.fates import giver
+from holdfast.testing.checkers.leases import giver
 
 CALM_SLACK_MS = 1_000
 """In calm times an ack needs a round trip or two to reach everybody; lease and ack may cross by this much."""
