@@ -50,7 +50,9 @@ SCHEDULE: Final = 9  # a schedule, its second argument, and where it is SET the 
 AFTER_THEN: Final = 10  # perhaps a queue, its fifth argument
 ALONE: Final = (b"0", b"BUSYLOOP")  # of a scan's words, besides a cursor; all others have a value behind them
 
-ALL_QUEUES: Final = b"*"  # as a name, which only the pattern * takes in
+ALL_QUEUES: Final = b"*"
+"""All queues, as a command is told or as we say of one. A queue may have this name, but nobody can say which is meant:
+it is for those who may touch all, and of patterns only * says so, though ? and [*] fit it as well."""
 
 NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"ADDJOB": (PRODUCE, FIRST),
@@ -211,7 +213,7 @@ def called(queue: bytes) -> bytes:
 
 def may_touch(user: User, queue: bytes) -> bool:
     for pattern in user.patterns:
-        if fnmatchcase(queue, pattern):
+        if fnmatchcase(queue, pattern) and (queue != ALL_QUEUES or pattern.strip(b"*") == b""):
             return True
     return False
 

@@ -83,6 +83,18 @@ def test_a_schedule_that_this_node_cannot_read_is_everybodys() -> None:
     assert not is_refused(bench, user, [b"CRON", b"DEL", b"there-is-none"])
 
 
+@pytest.mark.parametrize(("pattern", "gets_all"), [
+    (b"?", False), (b"[*]", False), (b"[!a]", False), (b"[)-+]", False), (b"*?", False), (b"?*", False),
+    (b"*[*]", False), (b"[*]*", False), (b"", False), (b"*", True), (b"**", True),
+])
+def test_no_pattern_but_the_asterisk_stands_for_all_queues(pattern: bytes, gets_all: bool) -> None:
+    """Each of them fits the word *, by which a command is told all queues; they mean a name that looks like it."""
+    bench = Bench()
+    user = User(b"keeper", ALL_ROLES, [b"mine", pattern])
+    for words in (b"CLUSTER QSTAT *", b"JSCAN", b"DEAD LIST", b"QSCAN", b"DEAD RETRY OLDER 1", b"CONFIG GET x"):
+        assert is_refused(bench, user, words.split()) != gets_all, words
+
+
 def test_a_refused_command_does_nothing() -> None:
     bench, user, _ = keeper("other")
     bench.node.sessions[2].rights = user
@@ -130,4 +142,5 @@ def test_patterns_take_in_what_they_say_and_no_more() -> None:
     assert [may_touch(user, name) for name in (b"mail", b"mail2", b"orders.", b"orders.new", b"*")] == [
         True, False, True, True, False,
     ]
+    assert may_touch(User(b"u", READ, [b"[*]x", b"?"]), b"*x") and may_touch(User(b"u", READ, [b"?"]), b"q")
     assert set(LESS) <= {command.name for command in COMMANDS} | ADMINS | set(NEEDS)
