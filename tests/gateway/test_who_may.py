@@ -19,9 +19,11 @@ from tests.unit.core.test_users import is_refused, keeper
 import holdfast
 from holdfast.client.errors import NotAllowed, Unreachable
 from holdfast.client.resp import Argv, Reply, to_bytes
+from holdfast.core.rights import READ, User
+from holdfast.core.users import may_touch
 from holdfast.gateway.proto import messages as pb
 from holdfast.gateway.proto import services
-from holdfast.gateway.who import Allowed, queues_of
+from holdfast.gateway.who import Allowed, narrow, queues_of
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,10 @@ def test_a_stranger_is_asked_who_it_is(guarded: Gateway) -> None:
     ("boss", ";queues=[*]", "GET", "/v1/queues/*", None, 403),
     ("shop", ";scope=admin", "GET", "/v1/info", None, 403),
     ("shop", ";queues=mail", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 401),
+    ("shop", ";queues=*", "POST", "/v1/queues/orders.new/jobs", {"body": "x"}, 201),
+    ("shop", ";queues=*", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 403),
+    ("shop", ";queues=mail,*", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 403),
+    ("shop", ";queues=orders.new", "POST", "/v1/queues/orders.old/jobs", {"body": "x"}, 403),
     ("shop", ";nonsense=1", "GET", "/v1/info", None, 401),
 ])
 def test_roles_queues_and_bound_tokens(
@@ -73,6 +79,20 @@ def test_roles_queues_and_bound_tokens(
     with guarded.client() as http:
         answer = http.request(method, path, json=body, headers=bearer(name, more))
         assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(("patterns", "words", "touches"), [
+    ([b"mail.?"], "queues=mail.*", {b"mail.a"}), ([b"mail.?"], "queues=*", {b"mail.a", b"mail.b"}),
+    ([b"mail.*"], "queues=mail.?", {b"mail.a", b"mail.b"}), ([b"?"], "queues=[*],?", {b"q"}),
+    ([b"??????"], "queues=mail.*,**", {b"mail.a", b"mail.b"}), ([], "queues=mail.a", {b"mail.a"}),
+    ([b"mail.?"], "queues=mail.a;queues=*", {b"mail.a"}),
+])
+def test_a_token_is_never_bound_to_more_than_its_user(patterns: list[bytes], words: str, touches: set[bytes]) -> None:
+    names = (b"mail.a", b"mail.b", b"mail.secret", b"q", b"*")
+    bound = narrow(User(b"u", READ, patterns), words)
+    assert bound.patterns and {name for name in names if may_touch(bound, name)} >= touches
+    user = User(b"u", READ, patterns or [b"*"])
+    assert not {name for name in names if may_touch(bound, name) and not may_touch(user, name)}
 
 
 def test_a_user_bound_to_queues_gets_at_no_job_of_another_by_its_id(guarded: Gateway) -> None:

@@ -212,7 +212,11 @@ def called(queue: bytes) -> bytes:
 
 
 def may_touch(user: User, queue: bytes) -> bool:
-    for pattern in user.patterns:
+    return fits(queue, user.patterns) and (not user.within or fits(queue, user.within))
+
+
+def fits(queue: bytes, patterns: list[bytes]) -> bool:
+    for pattern in patterns:
         if fnmatchcase(queue, pattern) and (queue != ALL_QUEUES or pattern.strip(b"*") == b""):
             return True
     return False

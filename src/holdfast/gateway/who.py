@@ -30,7 +30,7 @@ from holdfast.core import users
 from holdfast.core.rights import ADMIN, ALL_ROLES, User
 from holdfast.gateway.problems import Unauthorized
 from holdfast.shell.bounds import WRONG_S_FIRST
-from holdfast.shell.logins import Logins, read_patterns, read_roles
+from holdfast.shell.logins import Logins, read_roles
 from holdfast.shell.settings import SettingsError
 
 ANYBODY = User(b"anybody", ALL_ROLES, [])
@@ -117,25 +117,29 @@ def read_authorization(text: str) -> tuple[str, str, str]:
 
 
 def narrow(user: User, words: str) -> User:
-    """The same user with fewer rights."""
-    roles, patterns = user.roles, user.patterns
+    """The same user with fewer rights. A pattern is no name: that mail.* fits mail.? does not make it less, so what the
+    token says holds beside what the user has, and not in its place."""
+    roles, patterns, within = user.roles, user.patterns, user.within
     for word in filter(None, words.split(";")):
         key, _, value = word.strip().partition("=")
         try:
             if key == "scope":
-                asked = read_roles(value.split(","))
-                roles = asked if roles & ADMIN else roles & asked
+                scope = read_roles(value.split(","))
+                roles = scope if roles & ADMIN else roles & scope
                 continue
             if key == "queues":
-                patterns = read_patterns([p for p in value.split(",") if not user.patterns or users.may_touch(
-                    user, p.encode())])
-                if not patterns and "*" not in value.split(","):
+                asked = value.split(",")
+                if "*" in asked:
+                    continue  # all that the user has
+                patterns = [p.encode() for p in asked if not user.patterns or users.may_touch(user, p.encode())]
+                if not patterns:
                     raise Unauthorized("this token is bound to queues that its user may not touch")
+                within = user.patterns
                 continue
         except (ValueError, SettingsError) as error:
             raise Unauthorized(f"this token is bound to nothing there is: {error}") from None
         raise Unauthorized(f"a token is bound by scope= and queues=, not by {key!r}")
-    return User(user.name, roles, patterns)
+    return User(user.name, roles, patterns, within)
 
 
 def check(user: User, argv: Argv) -> None:
