@@ -77,8 +77,10 @@ async def aopen(
     connect_timeout: float = CONNECT_TIMEOUT_S,
     answer_timeout: float | None = ANSWER_TIMEOUT_S,
     try_now: bool = True,
+    doubt_s: float | None = None,
 ) -> AsyncQueue:
-    """Open the queue behind a url, for asyncio. `try_now`: no: nobody needs to be there yet."""
+    """Open the queue behind a url, for asyncio. `try_now`: no: nobody needs to be there yet. `doubt_s`: after so long
+    without an answer find out whether the node is there, and go to others if it is not (client/attending.py)."""
     scheme, rest = split(url)
     if scheme == "memory":
         from holdfast.embedded import open_memory_async
@@ -93,7 +95,7 @@ async def aopen(
         place = Place(url, connect_timeout, answer_timeout)
         pool = AsyncHttpChannel(place) if scheme.startswith("http") else AsyncGrpcChannel(place)
     else:
-        pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout))
+        pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout), doubt_s)
     if not try_now:
         return AsyncQueue(pool)
     try:

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 from playwright.sync_api import expect
 from tests.console.conftest import SHOTS, Opener
 from tests.gateway.running import Gateway, address
@@ -14,8 +16,10 @@ from tests.proc.harness import Node
 from tests.proc.users_file import SECRETS, users
 
 import holdfast
+from holdfast.console import acts
 
 ADDER = "adds-and-does-no-more"
+KEEPER = "keeps-the-mail-in-order"
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +28,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, lake: Path) -> Iterator[Ga
     users(path, "add", "boss", "--role", "admin", "--secret-stdin", secret=SECRETS["boss"])
     users(path, "add", "shop", "--role", "read", "--secret-stdin", secret=SECRETS["shop"])
     users(path, "add", "mailer", "--role", "read", "--queue", "mail*", "--secret-stdin", secret=SECRETS["mailer"])
+    users(path, "add", "keeper", "--role", "admin", "--queue", "mail*", "--secret-stdin", secret=KEEPER)
     users(path, "add", "adder", "--role", "produce", "--secret-stdin", secret=ADDER)
     with Node("--users-file", str(path)) as node:
         url = address(node).replace("//", f"//boss:{SECRETS['boss']}@")
@@ -92,6 +97,40 @@ def test_a_user_bound_to_queues_sees_nothing_of_others(guarded: Gateway) -> None
         assert "big" not in http.get("/console/history").text
     with log_in(guarded, "adder", ADDER) as http:
         assert http.get("/console/history.json").status_code == 403
+
+
+def fields(route: APIRoute) -> list[str]:
+    """What a form has in it."""
+    return [field.alias for field in route.dependant.body_params]
+
+
+def test_no_form_of_the_console_reaches_a_queue_of_others(guarded: Gateway) -> None:
+    """Each that there is, sent by an admin of the queues mail*: with the other queue, its job or its schedule wherever
+    something of that kind goes. The same forms about its own are taken."""
+    with log_in(guarded, "keeper", KEEPER) as http, guarded.client(
+        headers={"Authorization": f"Bearer boss.{SECRETS['boss']}"}
+    ) as boss:
+        token = re.search('name="form_token" value="([^"]+)"', http.get("/console/queue?name=mail").text)
+        assert token is not None
+        for queue, codes in (("payroll", {403}), ("mail-2", {200})):
+            job = boss.post(f"/v1/queues/{queue}/jobs", json={"body": "x"}).json()["id"]
+            boss.put(f"/v1/cron/{queue}", json={"schedule": "@daily", "queue": queue, "body": "x"}).raise_for_status()
+            values = {
+                "queue": queue, "name": queue, "to": queue, "typed": queue, "id": job, "how": "none", "tenant": "t",
+                "weight": "1", "schedule": "@daily", "set-maxlen": "1000000", "domain": "d", "rate": "1/s",
+                "form_token": token[1],
+            }
+            for route in acts.router.routes:
+                assert isinstance(route, APIRoute)
+                if queue != "payroll" and route.path.startswith("/console/domain/"):
+                    continue  # limits of all queues, whoever sets them
+                for what in ("run", "retry", "delete", "cancel", "move") if "what" in fields(route) else ("",):
+                    answer = http.post(route.path, data={**values, "what": what})
+                    assert {answer.status_code} == codes, (route.path, what, answer.text)
+            if queue == "payroll":
+                assert boss.get(f"/v1/jobs/{job}").json()["queue"] == "payroll"
+            every = {**values, "what": "delete", "all": "1", "filter-queue": queue, "sure": "1"}
+            assert {http.post("/console/jobs/act", data=every).status_code} == codes
 
 
 @pytest.mark.parametrize(("wanted", "place"), [

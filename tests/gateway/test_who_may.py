@@ -13,13 +13,17 @@ import trustme
 from tests.gateway.running import Gateway, address
 from tests.proc.harness import Node
 from tests.proc.users_file import SECRETS, users
+from tests.unit.core.spelled import phrases
+from tests.unit.core.test_users import is_refused, keeper
 
 import holdfast
 from holdfast.client.errors import NotAllowed, Unreachable
 from holdfast.client.resp import Argv, Reply, to_bytes
+from holdfast.core.rights import READ, User
+from holdfast.core.users import may_touch
 from holdfast.gateway.proto import messages as pb
 from holdfast.gateway.proto import services
-from holdfast.gateway.who import queues_of
+from holdfast.gateway.who import Allowed, narrow, queues_of
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +62,15 @@ def test_a_stranger_is_asked_who_it_is(guarded: Gateway) -> None:
     ("boss", ";scope=read", "POST", "/v1/queues/q/jobs", {"body": "x"}, 403),
     ("boss", ";scope=produce;queues=a", "POST", "/v1/queues/a/jobs", {"body": "x"}, 201),
     ("boss", ";scope=produce;queues=a", "POST", "/v1/queues/b/jobs", {"body": "x"}, 403),
+    ("boss", ";queues=q", "GET", "/v1/queues/q", None, 200),
+    ("boss", ";queues=?", "GET", "/v1/queues", None, 403),
+    ("boss", ";queues=[*]", "GET", "/v1/queues/*", None, 403),
     ("shop", ";scope=admin", "GET", "/v1/info", None, 403),
     ("shop", ";queues=mail", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 401),
+    ("shop", ";queues=*", "POST", "/v1/queues/orders.new/jobs", {"body": "x"}, 201),
+    ("shop", ";queues=*", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 403),
+    ("shop", ";queues=mail,*", "POST", "/v1/queues/mail/jobs", {"body": "x"}, 403),
+    ("shop", ";queues=orders.new", "POST", "/v1/queues/orders.old/jobs", {"body": "x"}, 403),
     ("shop", ";nonsense=1", "GET", "/v1/info", None, 401),
 ])
 def test_roles_queues_and_bound_tokens(
@@ -68,6 +79,20 @@ def test_roles_queues_and_bound_tokens(
     with guarded.client() as http:
         answer = http.request(method, path, json=body, headers=bearer(name, more))
         assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(("patterns", "words", "touches"), [
+    ([b"mail.?"], "queues=mail.*", {b"mail.a"}), ([b"mail.?"], "queues=*", {b"mail.a", b"mail.b"}),
+    ([b"mail.*"], "queues=mail.?", {b"mail.a", b"mail.b"}), ([b"?"], "queues=[*],?", {b"q"}),
+    ([b"??????"], "queues=mail.*,**", {b"mail.a", b"mail.b"}), ([], "queues=mail.a", {b"mail.a"}),
+    ([b"mail.?"], "queues=mail.a;queues=*", {b"mail.a"}),
+])
+def test_a_token_is_never_bound_to_more_than_its_user(patterns: list[bytes], words: str, touches: set[bytes]) -> None:
+    names = (b"mail.a", b"mail.b", b"mail.secret", b"q", b"*")
+    bound = narrow(User(b"u", READ, patterns), words)
+    assert bound.patterns and {name for name in names if may_touch(bound, name)} >= touches
+    user = User(b"u", READ, patterns or [b"*"])
+    assert not {name for name in names if may_touch(bound, name) and not may_touch(user, name)}
 
 
 def test_a_user_bound_to_queues_gets_at_no_job_of_another_by_its_id(guarded: Gateway) -> None:
@@ -143,6 +168,65 @@ def test_a_job_is_looked_for_where_it_was_made_and_then_elsewhere() -> None:
     with ThreadPoolExecutor(1) as aside:  # a browser of other tests may have its loop in this thread
         assert aside.submit(asyncio.run, queues_of(Nodes(), ids)).result() == {b"here", b"there"}
     assert asked == [("aaaaaaaa", 1), ("bbbbbbbb", 1), ("cccccccc", 1), ("aaaaaaaa", 2), ("bbbbbbbb", 2)]
+
+
+class OneQueue:
+    """Nodes whose jobs and schedules are all of one queue."""
+
+    def __init__(self, queue: str) -> None:
+        self.described: Reply = [b"name", b"x", b"queue", queue.encode()]
+
+    async def call(self, argv: Argv, patience: float | None = 0.0, undo: object = None, near: str = "") -> Reply:
+        return self.described
+
+    async def call_many(self, commands: Sequence[Argv], near: str = "") -> list[Reply]:
+        return [self.described for _ in commands]
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("queue", ["other", "mine.x"])
+def test_a_gateway_lets_nobody_by_whom_a_node_would_not(queue: str) -> None:
+    """Every command of the table, said by an admin of the queues mine.*."""
+    bench, user, job = keeper(queue)
+    allowed = Allowed(OneQueue(queue), user)
+
+    async def refused() -> list[list[bytes]]:
+        found = []
+        for _, argv in phrases(queue, job):
+            try:
+                await allowed.check([argv])
+            except NotAllowed:
+                found.append(argv)
+        return found
+
+    with ThreadPoolExecutor(1) as aside:
+        at_gateway = aside.submit(asyncio.run, refused()).result()
+    assert at_gateway == [argv for _, argv in phrases(queue, job) if is_refused(bench, user, argv)]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("POST", "/v1/queues/payroll/flush", {}), ("POST", "/v1/queues/payroll/pause", {"how": "all"}),
+    ("PATCH", "/v1/queues/payroll", {"maxlen": 1}), ("POST", "/v1/dead/retry", {"queue": "payroll"}),
+    ("POST", "/v1/dead/delete", {}), ("PUT", "/v1/cron/pay", {"schedule": "@daily", "queue": "payroll", "body": "x"}),
+    ("PUT", "/v1/cron/pay", {"schedule": "@daily", "queue": "mail.x", "body": "x"}), ("DELETE", "/v1/cron/pay", None),
+    ("PATCH", "/v1/jobs/{mail}", {"queue": "payroll"}), ("PATCH", "/v1/jobs/{payroll}", {"priority": 9}),
+    ("PUT", "/v1/domains/example.org", {"rate": "1/s"}), ("DELETE", "/v1/domains/example.org", None),
+])
+def test_an_admin_of_some_queues_changes_no_others(guarded: Gateway, method: str, path: str, body: object) -> None:
+    with guarded.client(headers=bearer("boss")) as boss, guarded.client(
+        headers=bearer("boss", ";scope=admin;queues=mail.*")
+    ) as http:
+        ids = {name: boss.post(f"/v1/queues/{queue}/jobs", json={"body": "x"}).json()["id"]
+               for name, queue in (("mail", "mail.x"), ("payroll", "payroll"))}
+        boss.put("/v1/cron/pay", json={"schedule": "@daily", "queue": "payroll", "body": "x"}).raise_for_status()
+        answer = http.request(method, path.format(**ids), json=body)
+        assert answer.status_code == 403, answer.text
+        mine = {"schedule": "@daily", "queue": "mail.x", "body": "x"}
+        assert http.put("/v1/cron/letters", json=mine).status_code == 204
+        assert http.delete("/v1/cron/letters").status_code == 204
+        assert http.post("/v1/queues/mail.x/flush", json={}).json()["count"] >= 1
+        assert boss.post("/v1/queues/payroll/flush", json={}).json()["count"] >= 1
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])

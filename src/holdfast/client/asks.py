@@ -20,6 +20,7 @@ from .adding import ADD_TIMEOUT_S, AddOptions
 from .checks import Body
 from .delivery import ID, TOKEN, Delivery, Entry, entries
 from .errors import BadRequest, Error, LeaseLost, Unknown
+from .manners import only_looks
 from .resp import Arg, Argv, Reply, to_bytes
 from .values import Explanation, JobView, Peeked, Waited
 
@@ -295,4 +296,5 @@ def raw(words: Argv) -> Ask[Reply]:
     if not words:
         raise BadRequest("a command has at least one word")
     command, *rest = map(checks.word, words)
-    return Ask([to_bytes(command), *rest], lambda reply: reply)
+    argv = [to_bytes(command), *rest]
+    return Ask(argv, lambda reply: reply, again=only_looks(argv))

@@ -4,11 +4,15 @@ A command whose answer is never far shares a connection with those of other call
 which we can't tell, has a connection to itself until its answer is here. And one that changes its connection (MONITOR,
 CLIENT REPLY, AUTH …) is refused: it would change it for some later call, and what the node then sends would be taken
 for that call's answer.
+
+And which of them a node answers at once, however much there is in it, and which only look, so that asking twice does no
+harm.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from .adding import ADD_TIMEOUT_S
@@ -39,6 +43,34 @@ SHARED: Final = frozenset((
     "QLEN", "QSTAT", "QPEEK", "EXPLAIN", "CANCEL", "QSCAN", "QUEUE", "WORKER", "DELJOB", "ENQUEUE", "MOVE", "PRIORITY",
 ))
 """Commands whose answer is never far; anything else has a connection to itself."""
+
+LOOKS: Final = frozenset((
+    "PING", "ECHO", "TIME", "HELLO", "INFO", "COMMAND", "SHOW", "EXPLAIN", "QLEN", "QSTAT", "QPEEK", "QSCAN", "JSCAN",
+    "SCAN", "CLUSTER NODES", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER QSTAT", "QUEUE GET", "DEAD LIST", "CRON GET",
+    "CRON LIST", "CRON NEXT", "DOMAIN GET", "DOMAIN LIST", "TENANT LIST", "BATCH GET", "BATCH LIST", "WORKER LIST",
+    "CONFIG GET", "DISQUE HELLO", "DISQUE INFO", "SLOWLOG GET", "SLOWLOG LEN",
+))
+"""Commands that change nothing, nor what others are answered."""
+AT_ONCE: Final = SHARED | ALONE | LOOKS | {"FASTACK", "DEQUEUE", "PAUSE", "TENANT SET", "DOMAIN SET", "CRON SET"}
+"""Commands that take a node no longer the more jobs it has."""
+
+
+def only_looks(argv: Argv) -> bool:
+    """May it be sent a second time without harm?"""
+    return _is_in(argv, LOOKS)
+
+
+def give_up_after(commands: Sequence[Argv], patience: float | None, target: Target) -> float | None:
+    """Seconds until a call is given up on whose node does not even answer a PING; None: it may wait for ever. What may
+    keep the node busy has as long as if nobody had asked."""
+    if patience is None or all(_is_in(argv, AT_ONCE) for argv in commands):
+        return patience
+    return target.allowance(patience)
+
+
+def _is_in(argv: Argv, commands: frozenset[str]) -> bool:
+    words = [to_text(to_bytes(word)).upper() for word in argv[:2]]
+    return words[0] in commands or " ".join(words) in commands
 
 
 def shares(argv: Argv, patience: float | None, target: Target) -> bool:

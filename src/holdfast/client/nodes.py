@@ -9,7 +9,8 @@ a minute from then on. They are tried in this order:
 
 A node that could not be reached rests: a tenth of a second, twice as long after each further failure, up to five
 seconds, and a random part less, so that a thousand clients don't come back as one. One that rests is tried only when
-all others have failed, since an answer that nobody can be reached should not rest on a memory.
+all others have failed, since an answer that nobody can be reached should not rest on a memory. One that takes
+connections and answers nothing (`attending`) rests until it answers: that it can be connected to says nothing.
 
 Moving to the favourite saves messages between the nodes, but moving to and fro costs more than it saves. So it takes
 FAVOUR_OF of FAVOUR_JOBS jobs, and FAVOUR_S since the last move.
@@ -49,6 +50,8 @@ class Known:
     """Eight digits of its id, once we know them."""
     failures: int = 0
     rests_until: float = 0.0
+    is_silent: bool = False
+    """It did not answer, and is waited for by somebody else."""
 
 
 class Nodes:
@@ -81,7 +84,7 @@ class Nodes:
 
         def rank(each: Known) -> tuple[bool, bool, bool]:
             is_near = near != "" and each.near == near
-            return each.rests_until > now, not is_near, favourite == "" or each.near != favourite
+            return each.is_silent or each.rests_until > now, not is_near, favourite == "" or each.near != favourite
 
         return [each.target for each in sorted(known, key=rank)]
 
@@ -94,8 +97,22 @@ class Nodes:
                     each.failures = min(each.failures + 1, 16)
                     each.rests_until = time.monotonic() + rest * random.uniform(0.5, 1.0)
 
+    def silent(self, target: Target) -> None:
+        """It does not answer. Whoever says so has to say when it does."""
+        self._hush(target, True)
+
+    def answered(self, target: Target) -> None:
+        """It was silent, and is no longer."""
+        self._hush(target, False)
+        self.worked(target)
+
+    def _hush(self, target: Target, is_silent: bool) -> None:
+        for each in self._known:
+            if each.target == target:
+                each.is_silent = is_silent
+
     def worked(self, target: Target) -> None:
-        """It answered."""
+        """It could be reached."""
         for each in self._known:
             if each.target == target:
                 each.failures = 0

@@ -8,7 +8,8 @@ place to wait could last for ever.
 
 Which node? `nodes` knows an order. The first that can be reached is used. A node that is leaving, or still loading, has
 not done anything when it says so: the next one is asked. One whose connection breaks is left to the caller as
-`Unknown`; the call after that goes to the next node.
+`Unknown`; the call after that goes to the next node. So is one that is stopped and answers nothing, after a while; a
+pool with many callers can be told to notice that within seconds (`attending`).
 
 A pool does not survive a fork: the child forgets the connections (they are the parent's conversations)
 and makes its own.
@@ -22,20 +23,22 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from .asks import Undo
+from .attending import Attending
 from .connection import AsyncConnection, Connection
-from .errors import Closed, Error, Leaving, Loading, TooManyClients, Unknown, Unreachable
-from .manners import SHARED_PATIENCE_S, can_share, check_shared, shares
+from .errors import Closed, Error, Leaving, Loading, NoAnswer, TooManyClients, Unknown, Unreachable
+from .manners import SHARED_PATIENCE_S, can_share, check_shared, give_up_after, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
 from .target import Target, none_reachable
 
+T = TypeVar("T")
 WAITING_MAX: Final = 1000
 NOT_NOW: Final = (Leaving, Loading)
 
@@ -251,11 +254,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class AsyncPool(_Trying):
-    """The same for the tasks of one event loop."""
+    """The same for the tasks of one event loop. `doubt_s`: after so long without an answer it is found out whether a
+    node is there at all."""
 
-    def __init__(self, targets: Sequence[Target]) -> None:
+    def __init__(self, targets: Sequence[Target], doubt_s: float | None = None) -> None:
         super().__init__(targets)
-        self._making = asyncio.Lock()
+        self._attending = None if doubt_s is None else Attending(self.nodes, doubt_s)
+        self._making: dict[tuple[Target, bool], asyncio.Task[AsyncShared]] = {}
         self._waiting = 0
         self._idle: defaultdict[Target, list[AsyncConnection]] = defaultdict(list)
         self._busy: set[AsyncConnection] = set()
@@ -272,9 +277,10 @@ class AsyncPool(_Trying):
                 if undo is None and shares(argv, patience, target):
                     line = await self._line(target, patience != 0)
                     try:
-                        reply = await line.call(argv)
+                        reply = await self._over(line, line.call(argv), [argv], patience)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
-                        reply = await (await self._line(target, patience != 0)).call(argv)
+                        line = await self._line(target, patience != 0)
+                        reply = await self._over(line, line.call(argv), [argv], patience)
                 else:
                     reply = await self._alone(target, argv, patience, undo)
             except (Unreachable, Unknown) as error:
@@ -297,7 +303,8 @@ class AsyncPool(_Trying):
         for target in self.nodes.order(near):
             try:
                 if all(shares(argv, 0, target) for argv in commands):
-                    return await (await self._line(target, False)).call_many(commands)
+                    line = await self._line(target, False)
+                    return await self._over(line, line.call_many(commands), commands, 0.0)
                 return await self._alone_many(target, commands)
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
@@ -305,6 +312,8 @@ class AsyncPool(_Trying):
 
     async def close(self) -> None:
         self._is_closed = True
+        if self._attending is not None:
+            await self._attending.close()
         connections = [*chain.from_iterable(self._idle.values()), *self._busy]
         self._idle.clear()
         for connection in connections:
@@ -320,20 +329,62 @@ class AsyncPool(_Trying):
         line = self._lines.get(key)
         if line is not None and line.is_good():
             return line
-        async with self._making:
-            line = self._lines.get(key)
+        making = self._making.get(key)
+        if making is None:
+            making = self._making[key] = asyncio.get_running_loop().create_task(self._make_line(target, is_for_adds))
+            making.add_done_callback(heard)
+        return await asyncio.shield(making)  # One try for all who want it: where it fails, all go on together.
+
+    async def _make_line(self, target: Target, is_for_adds: bool) -> AsyncShared:
+        key = (target, is_for_adds)
+        try:
             if self._was_closed():
                 raise closed()
-            if line is None or not line.is_good():
-                line = await AsyncShared.open(target, SHARED_PATIENCE_S if is_for_adds else 0.0)
-                self._lines[key] = line
-                self.nodes.worked(target)
-        return line
+            line = await self._opened(target, AsyncShared.open(target, SHARED_PATIENCE_S if is_for_adds else 0.0))
+            if self._was_closed():
+                await line.close()
+                raise closed()
+            self._lines[key] = line
+            self.nodes.worked(target)
+            return line
+        finally:
+            del self._making[key]
+
+    async def _over(
+        self, line: AsyncShared, work: Coroutine[Any, Any, T], commands: Sequence[Argv], patience: float | None
+    ) -> T:
+        """A call over a shared connection. When one is given up on, so are those beside it: it is the same node."""
+        try:
+            return await self._attended(line.target, work, commands, patience)
+        except NoAnswer as error:
+            line.fail(error)
+            raise
+
+    async def _attended(
+        self, target: Target, work: Coroutine[Any, Any, T], commands: Sequence[Argv], patience: float | None
+    ) -> T:
+        if self._attending is None:
+            return await work
+        return await self._attending.attend(target, work, give_up_after(commands, patience, target))
+
+    async def _opened(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
+        """A new connection. Nothing was asked over it yet: where the node is silent, the next may be tried."""
+        if self._attending is None:
+            return await work
+        try:
+            return await self._attending.attend(target, work)
+        except NoAnswer as error:
+            raise target.unreachable(error.text) from error
+        except Unreachable as error:
+            if isinstance(error.__cause__, TimeoutError | NoAnswer):
+                self._attending.is_silent(target)
+            raise
 
     async def _learn(self, target: Target) -> None:
         """See `Pool._learn`."""
         with contextlib.suppress(Error):
-            self.nodes.learned(target, await (await self._line(target, False)).call(["HELLO"]))
+            line = await self._line(target, False)
+            self.nodes.learned(target, await self._over(line, line.call(["HELLO"]), [["HELLO"]], 0.0))
 
     async def _alone(self, target: Target, argv: Argv, patience: float | None, undo: Undo | None) -> Reply:
         is_waiting = patience is None or patience > 0
@@ -343,7 +394,7 @@ class AsyncPool(_Trying):
         try:
             connection = await self._checkout(target)
             try:
-                return await connection.call(argv, patience, undo)
+                return await self._attended(target, connection.call(argv, patience, undo), [argv], patience)
             finally:
                 self._checkin(connection)
         finally:
@@ -352,7 +403,7 @@ class AsyncPool(_Trying):
     async def _alone_many(self, target: Target, commands: Sequence[Argv]) -> list[Reply]:
         connection = await self._checkout(target)
         try:
-            return await connection.call_many(commands)
+            return await self._attended(target, connection.call_many(commands), commands, 0.0)
         finally:
             self._checkin(connection)
 
@@ -373,7 +424,7 @@ class AsyncPool(_Trying):
                 self._busy.add(connection)
                 return connection
             await connection.close()
-        connection = await AsyncConnection.open(target)
+        connection = await self._opened(target, AsyncConnection.open(target))
         self.nodes.worked(target)
         if self._was_closed():
             await connection.close()
@@ -391,6 +442,12 @@ class AsyncPool(_Trying):
     def _was_closed(self) -> bool:
         """A question of its own: between two awaits the answer changes."""
         return self._is_closed
+
+
+def heard(task: asyncio.Task[AsyncShared]) -> None:
+    """That it failed is known, also if nobody who wanted it is there any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def closed() -> Closed:

@@ -12,10 +12,11 @@ ROLE_NAMES: Final[dict[bytes, int]] = {b"read": READ, b"produce": PRODUCE, b"con
 
 
 class User:
-    def __init__(self, name: bytes, roles: int, patterns: list[bytes]) -> None:
+    def __init__(self, name: bytes, roles: int, patterns: list[bytes], within: list[bytes] | None = None) -> None:
         self.name: bytes = name
         self.roles: int = roles
         self.patterns: list[bytes] = patterns  # empty: all queues
+        self.within: list[bytes] = within or []  # of those, only what fits one of these, too; empty: all of them
 
     def may_all(self) -> bool:
         """Nothing needs to be looked up for this one."""

@@ -9,10 +9,12 @@ held against the table below before it runs:
     consume   fetch, acknowledge and give back jobs
     admin     everything, also what is not in the table
 
-A user may be bound to queues by patterns in which * stands for anything. Commands that name a queue are checked
-by that name, commands that name a job by the job's queue. An id of a job that this node does not hold says nothing
-about its queue; knowing an id is then taken for the right to use it, as 64 bits of it cannot be guessed. Commands
-that list everything are not for users who may see only a part.
+A user may be bound to queues by patterns in which * stands for anything, an admin as well: it then looks after these
+queues and no others. Commands that name a queue are checked by that name, commands that name a job or a schedule by its
+queue. An id of a job that this node does not hold says nothing about its queue; knowing an id is then taken for the
+right to use it, as 64 bits of it cannot be guessed. Commands that list everything, or change what all queues have in
+common, such as the node itself, are not for users who have only a part; and a command that is not in the table is taken
+for one of these.
 
 Secrets never come here: whether one is right the shell finds out, in a thread, since that takes a while on purpose.
 """
@@ -23,9 +25,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors
+from holdfast.core import cron, errors, registers
 from holdfast.core.effects import VERIFY, Request
 from holdfast.core.errors import BadRequest
+from holdfast.core.ids import is_id
 from holdfast.core.rights import ADMIN, ALL_ROLES, CONSUME, PRODUCE, READ, ROLE_NAMES, User
 from holdfast.core.session import FOR_SHELL, Session
 from holdfast.core.waiting import block, close_session
@@ -41,9 +44,15 @@ AFTER_FROM: Final = 3  # queues, behind the word FROM
 JOBS: Final = 4  # ids of jobs, all its arguments that look like one
 EVERYTHING: Final = 5  # all queues
 FILTERED: Final = 6  # all queues, or those behind the option QUEUE
+MOVED: Final = 7  # a job, its first argument, and a queue, its second
+DEAD_ONES: Final = 8  # ids of jobs, or as FILTERED
+SCHEDULE: Final = 9  # a schedule, its second argument, and where it is SET the queue, its fourth
+AFTER_THEN: Final = 10  # perhaps a queue, its fifth argument
 ALONE: Final = (b"0", b"BUSYLOOP")  # of a scan's words, besides a cursor; all others have a value behind them
 
-ALL_QUEUES: Final = b"*"  # as a name, which only the pattern * takes in
+ALL_QUEUES: Final = b"*"
+"""All queues, as a command is told or as we say of one. A queue may have this name, but nobody can say which is meant:
+it is for those who may touch all, and of patterns only * says so, though ? and [*] fit it as well."""
 
 NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"ADDJOB": (PRODUCE, FIRST),
@@ -61,6 +70,17 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"STAGE": (PRODUCE, EVERYTHING),
     b"WORKER": (CONSUME, NOTHING),
     b"CANCEL": (PRODUCE, JOBS),
+    b"ENQUEUE": (ADMIN, JOBS),
+    b"DEQUEUE": (ADMIN, JOBS),
+    b"DELJOB": (ADMIN, JOBS),
+    b"PRIORITY": (ADMIN, JOBS),
+    b"MOVE": (ADMIN, MOVED),
+    b"DEAD": (ADMIN, DEAD_ONES),
+    b"PAUSE": (ADMIN, FIRST),
+    b"QFLUSH": (ADMIN, FIRST),
+    b"QUEUE": (ADMIN, SECOND),
+    b"TENANT": (ADMIN, SECOND),
+    b"CRON": (ADMIN, SCHEDULE),
     b"WAITJOB": (READ | PRODUCE | CONSUME, JOBS),
     b"SHOW": (READ, JOBS),
     b"EXPLAIN": (READ, JOBS),
@@ -82,19 +102,26 @@ NEEDS: Final[dict[bytes, tuple[int, int]]] = {
     b"COMMAND": (ALL_ROLES, NOTHING),
 }
 
-# Words that follow a command's name and ask for less than the command as a whole.
-LESS: Final[dict[bytes, tuple[int, int, tuple[bytes, ...]]]] = {
-    b"CLIENT": (ALL_ROLES, NOTHING, (b"SETNAME", b"GETNAME", b"ID", b"INFO", b"SETINFO", b"REPLY")),
-    b"CLUSTER": (READ, NOTHING, (b"NODES", b"INFO", b"MYID")),
-    b"QUEUE": (READ, SECOND, (b"GET",)),
-    b"DISQUE": (READ, NOTHING, (b"HELLO", b"INFO")),
-    b"DEAD": (READ, FILTERED, (b"LIST",)),
-    b"SCAN": (READ, FILTERED, (b"JOB",)),
-    b"DOMAIN": (READ, EVERYTHING, (b"GET", b"LIST")),
-    b"TENANT": (READ, SECOND, (b"LIST",)),
-    b"CRON": (READ, EVERYTHING, (b"GET", b"LIST", b"NEXT")),
-    b"BATCH": (READ | PRODUCE, NOTHING, (b"GET",)),
-    b"WORKER": (READ | CONSUME, NOTHING, (b"BEAT", b"LIST")),
+LOOK_AT_QUEUE: Final = (READ, SECOND)
+FOR_ALL: Final = (ALL_ROLES, NOTHING)
+HARMLESS: Final = (READ, NOTHING)
+
+# Words that follow a command's name and ask for something else than the command as a whole.
+LESS: Final[dict[bytes, dict[bytes, tuple[int, int]]]] = {
+    b"CLIENT": {
+        b"SETNAME": FOR_ALL, b"GETNAME": FOR_ALL, b"ID": FOR_ALL, b"INFO": FOR_ALL, b"SETINFO": FOR_ALL,
+        b"REPLY": FOR_ALL,
+    },
+    b"CLUSTER": {b"NODES": HARMLESS, b"INFO": HARMLESS, b"MYID": HARMLESS, b"QSTAT": LOOK_AT_QUEUE},
+    b"QUEUE": {b"GET": LOOK_AT_QUEUE},
+    b"DISQUE": {b"HELLO": HARMLESS, b"INFO": HARMLESS},
+    b"DEAD": {b"LIST": (READ, FILTERED)},
+    b"SCAN": {b"JOB": (READ, FILTERED)},
+    b"DOMAIN": {b"GET": (READ, EVERYTHING), b"LIST": (READ, EVERYTHING)},
+    b"TENANT": {b"LIST": LOOK_AT_QUEUE},
+    b"CRON": {b"GET": (READ, SCHEDULE), b"NEXT": (READ, SCHEDULE), b"LIST": (READ, EVERYTHING)},
+    b"BATCH": {b"GET": (READ | PRODUCE, NOTHING), b"CLOSE": (ADMIN, AFTER_THEN)},
+    b"WORKER": {b"BEAT": (READ | CONSUME, NOTHING), b"LIST": (READ | CONSUME, NOTHING)},
 }
 
 
@@ -162,40 +189,53 @@ def check(node: Node, session: Session, user: User, name: bytes, argv: list[byte
     if user.patterns:
         for queue in touched(node, argv, where):
             if not may_touch(user, queue):
-                raise BadRequest(b"NOPERM the user '%b' may not touch the queue '%b'"
-                                 % (user.name, errors.printable(queue)))
+                raise BadRequest(b"NOPERM the user '%b' may not touch %b" % (user.name, called(queue)))
 
 
 def needs(name: bytes, argv: list[bytes]) -> tuple[int, int]:
     """Which roles let one run a command, and what it touches."""
-    if name == b"CLUSTER" and len(argv) > 1 and argv[1].upper() == b"QSTAT":
-        return READ, SECOND  # as QSTAT, only of all nodes
     less = LESS.get(name)
-    if less is not None and len(argv) > 1 and argv[1].upper() in less[2]:
-        return less[0], less[1]
-    return NEEDS.get(name, (ADMIN, NOTHING))
+    if less is not None and len(argv) > 1:
+        found = less.get(argv[1].upper())
+        if found is not None:
+            return found
+    return NEEDS.get(name, (ADMIN, EVERYTHING))
 
 
 def names_of(roles: i64) -> list[bytes]:
     return [name for name, bit in ROLE_NAMES.items() if bit & roles] or [b"admin"]
 
 
+def called(queue: bytes) -> bytes:
+    """What a user may not touch."""
+    return b"all queues" if queue == ALL_QUEUES else b"the queue '%b'" % errors.printable(queue)
+
+
 def may_touch(user: User, queue: bytes) -> bool:
-    for pattern in user.patterns:
-        if fnmatchcase(queue, pattern):
+    return fits(queue, user.patterns) and (not user.within or fits(queue, user.within))
+
+
+def fits(queue: bytes, patterns: list[bytes]) -> bool:
+    for pattern in patterns:
+        if fnmatchcase(queue, pattern) and (queue != ALL_QUEUES or pattern.strip(b"*") == b""):
             return True
     return False
 
 
 def touched(node: Node, argv: list[bytes], where: i64) -> list[bytes]:
     """The queues a command is about, as far as that can be told here."""
-    if where != JOBS:
-        return named(argv, where)
-    found: list[bytes] = []
-    for text in argv[1:]:
+    found = list(named(argv, where))
+    for text in jobs_in(argv, where):
         job = node.find(text)
         if job is not None:
             found.append(job.queue.name)
+    name = schedule_in(argv, where)
+    if name:
+        entry = node.cron.get(name)
+        if entry is not None:
+            found.append(entry.queue)
+        elif registers.value(node, cron.KIND, name, cron.FIELD) is not None:
+            found.append(ALL_QUEUES)  # one that this node cannot read
     return found
 
 
@@ -203,17 +243,33 @@ def named(argv: list[bytes], where: i64) -> list[bytes]:
     """The queues a command names."""
     if where == FIRST:
         return argv[1:2]
-    if where == SECOND:
+    if where == SECOND or where == MOVED:
         return argv[2:3]
     if where == AFTER_FROM:
         for i in range(1, len(argv)):
             if argv[i].upper() == b"FROM":
                 return argv[i + 1:]
-    if where == FILTERED:
+    if where == FILTERED or (where == DEAD_ONES and not jobs_in(argv[:3], where)):
         return filtered(argv) or [ALL_QUEUES]
+    if where == SCHEDULE and len(argv) > 1 and argv[1].upper() == b"SET":
+        return argv[4:5]
+    if where == AFTER_THEN:
+        return argv[5:6]
     if where == EVERYTHING:
         return [ALL_QUEUES]
     return []
+
+
+def jobs_in(argv: list[bytes], where: i64) -> list[bytes]:
+    """The jobs a command names."""
+    if where == JOBS or where == MOVED or where == DEAD_ONES:
+        return [word for word in argv[1:] if is_id(word)]
+    return []
+
+
+def schedule_in(argv: list[bytes], where: i64) -> bytes:
+    """The schedule a command names, if it does."""
+    return argv[2] if where == SCHEDULE and len(argv) > 2 else b""
 
 
 def filtered(argv: list[bytes]) -> list[bytes]:

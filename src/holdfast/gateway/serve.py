@@ -27,6 +27,9 @@ log = logging.getLogger("holdfast.gateway")
 
 GRACE_S = 10
 """How long requests that are under way have to end after SIGTERM."""
+DOUBT_S = 2.0
+"""After so long without an answer a node is asked whether it is there, and has as long again to say so: one that is
+stopped costs a caller twice this, once, and then nobody any more. A node answers within milliseconds."""
 AGAIN_S = 0.2
 """Between two looks whether a node is there: they often start at the same time."""
 
@@ -82,7 +85,7 @@ class Gateway:
         self.is_told = False  # that no node answers
 
     async def run(self) -> None:
-        queue = await aopen(self.plan.connect, try_now=False)
+        queue = await aopen(self.plan.connect, try_now=False, connect_timeout=2 * DOUBT_S, doubt_s=DOUBT_S)
         greeting: asyncio.Task[None] | None = None
         try:
             if not await self.greet(queue):

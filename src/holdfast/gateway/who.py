@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client.asks import Undo
-from holdfast.client.errors import NotAllowed
+from holdfast.client.errors import Error, NotAllowed
 from holdfast.client.queue import AsyncChannel
 from holdfast.client.resp import Argv, Reply, to_bytes
 from holdfast.core import users
-from holdfast.core.ids import is_id
 from holdfast.core.rights import ADMIN, ALL_ROLES, User
 from holdfast.gateway.problems import Unauthorized
 from holdfast.shell.bounds import WRONG_S_FIRST
-from holdfast.shell.logins import Logins, read_patterns, read_roles
+from holdfast.shell.logins import Logins, read_roles
 from holdfast.shell.settings import SettingsError
 
 ANYBODY = User(b"anybody", ALL_ROLES, [])
@@ -118,25 +117,29 @@ def read_authorization(text: str) -> tuple[str, str, str]:
 
 
 def narrow(user: User, words: str) -> User:
-    """The same user with fewer rights."""
-    roles, patterns = user.roles, user.patterns
+    """The same user with fewer rights. A pattern is no name: that mail.* fits mail.? does not make it less, so what the
+    token says holds beside what the user has, and not in its place."""
+    roles, patterns, within = user.roles, user.patterns, user.within
     for word in filter(None, words.split(";")):
         key, _, value = word.strip().partition("=")
         try:
             if key == "scope":
-                asked = read_roles(value.split(","))
-                roles = asked if roles & ADMIN else roles & asked
+                scope = read_roles(value.split(","))
+                roles = scope if roles & ADMIN else roles & scope
                 continue
             if key == "queues":
-                patterns = read_patterns([p for p in value.split(",") if not user.patterns or users.may_touch(
-                    user, p.encode())])
-                if not patterns and "*" not in value.split(","):
+                asked = value.split(",")
+                if "*" in asked:
+                    continue  # all that the user has
+                patterns = [p.encode() for p in asked if not user.patterns or users.may_touch(user, p.encode())]
+                if not patterns:
                     raise Unauthorized("this token is bound to queues that its user may not touch")
+                within = user.patterns
                 continue
         except (ValueError, SettingsError) as error:
             raise Unauthorized(f"this token is bound to nothing there is: {error}") from None
         raise Unauthorized(f"a token is bound by scope= and queues=, not by {key!r}")
-    return User(user.name, roles, patterns)
+    return User(user.name, roles, patterns, within)
 
 
 def check(user: User, argv: Argv) -> None:
@@ -156,15 +159,16 @@ def check(user: User, argv: Argv) -> None:
 
 def check_queue(user: User, queue: bytes) -> None:
     if not users.may_touch(user, queue):
-        shown = queue.decode("utf-8", "backslashreplace")
-        raise NotAllowed(f"the user '{user.name.decode()}' may not touch the queue '{shown}'", "NOPERM")
+        name = queue.decode("utf-8", "backslashreplace")
+        what = "all queues" if queue == users.ALL_QUEUES else f"the queue '{name}'"
+        raise NotAllowed(f"the user '{user.name.decode()}' may not touch {what}", "NOPERM")
 
 
-def jobs_of(argv: Argv) -> list[bytes]:
-    """The jobs a command names by their ids; in others than these an id may be anything, such as a body."""
+def things_of(argv: Argv) -> tuple[list[bytes], bytes]:
+    """The jobs, and the schedule, that a command names; in others than these an id may be anything, such as a body."""
     words = [to_bytes(word) for word in argv]
     _, where = users.needs(words[0].upper(), words)
-    return [word for word in words[1:] if is_id(word)] if where in (users.JOBS, users.NOTHING) else []
+    return users.jobs_in(words, where), users.schedule_in(words, where)
 
 
 async def queues_of(channel: AsyncChannel, jobs: list[bytes]) -> set[bytes]:
@@ -188,13 +192,27 @@ async def look(channel: AsyncChannel, jobs: list[bytes], near: str, found: set[b
     """Add the queues of those that this node knows; the others."""
     left: list[bytes] = []
     for job, reply in zip(jobs, await channel.call_many([[b"SHOW", job] for job in jobs], near), strict=True):
-        view = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else reply
-        queue = view.get(b"queue") if isinstance(view, dict) else None
-        if isinstance(queue, bytes):
+        queue = queue_in(reply)
+        if queue is not None:
             found.add(queue)
         else:
             left.append(job)
     return left
+
+
+def queue_in(reply: Reply) -> bytes | None:
+    """The queue of a job or a schedule that a node has described."""
+    view = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else reply
+    queue = view.get(b"queue") if isinstance(view, dict) else None
+    return queue if isinstance(queue, bytes) else None
+
+
+async def queue_of(channel: AsyncChannel, schedule: bytes) -> bytes | None:
+    """The queue a schedule adds to. All nodes know all of them. Raises what a node says that cannot tell."""
+    reply = await channel.call([b"CRON", b"GET", schedule])
+    if isinstance(reply, Error):
+        raise reply
+    return queue_in(reply)
 
 
 class Allowed:
@@ -218,10 +236,16 @@ class Allowed:
         """Raises NotAllowed if one of them is not for this user."""
         for argv in commands:
             check(self.user, argv)
-        if self.user.patterns:
-            jobs = {job: None for argv in commands for job in jobs_of(argv)}
-            for queue in await queues_of(self.channel, list(jobs)):
-                check_queue(self.user, queue)
+        if not self.user.patterns:
+            return
+        things = [things_of(argv) for argv in commands]
+        jobs = {job: None for named, _ in things for job in named}
+        for queue in await queues_of(self.channel, list(jobs)):
+            check_queue(self.user, queue)
+        for schedule in {schedule: None for _, schedule in things if schedule}:
+            found = await queue_of(self.channel, schedule)
+            if found is not None:
+                check_queue(self.user, found)
 
     async def close(self) -> None:
         """The channel is everybody's."""

@@ -47,9 +47,10 @@ class Stub:
             assert self._changed.wait_for(lambda: condition(self), PATIENCE_S), f"saw only {self.seen}"
 
     def say(self, data: bytes) -> None:
-        """Send something to every client, asked or not."""
+        """Send something to every client that is still there, asked or not."""
         for client in self._open:
-            client.sendall(data)
+            with contextlib.suppress(OSError):
+                client.sendall(data)
 
     def hang_up(self) -> None:
         """Close every connection."""
