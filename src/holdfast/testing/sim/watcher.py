@@ -126,7 +126,9 @@ class Watcher:
             where = {name: view[id].state for name, view in views.items() if id in view}
             what = "orphan" if id in self.added else "orphan-unaccepted"
             self.tell("I5", what, id, f"acked at {self.acks[id]}, held {where}")
-        wait = CALM_MS + 2 * (cluster.faults.latency_ms[1] + cluster.faults.tail_ms)
+        # There and back; a message that was sent before the network was healed takes as long as they did then.
+        flight = max(cluster.faults.latency_ms[1] + cluster.faults.tail_ms, cluster.network.flight_max)
+        wait = CALM_MS + 2 * flight
         doubled = dict(queued_twice(views)) if cluster.is_calm else {}
         self.doubled = {id: self.doubled.get(id, cluster.now) for id in doubled}
         for id, since in self.doubled.items():
