@@ -130,7 +130,7 @@ class Line(Ranked):
         job.flags |= BINNED
         bin.size += 1
         lane_of(bin.lanes, i64(job.priority)).push(job)
-        if throttle.wake == NEVER and (bin.place == NOWHERE or next_of(bin.lanes) is job):
+        if not throttle.is_shut() and (bin.place == NOWHERE or next_of(bin.lanes) is job):
             self.line_up(bin)
 
     def binned_left(self, bin: Bin, job: Job) -> None:

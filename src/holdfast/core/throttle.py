@@ -138,6 +138,15 @@ class Throttle(Alarm):
         self.share_at = now + ms * NS
         self.full_at = max(self.full_at, now + ms * NS + self.burst * step)
 
+    def is_shut(self) -> bool:
+        """Whether it is known to be closed until its alarm, so that nobody need look before.
+
+        Where tokens come from other nodes, an alarm may be for something else: that one which is not used must go back,
+        or that the node which was asked for one, and has given it, would have to be asked again.
+        """
+        share = self.shared
+        return self.wake < NEVER and (share is None or (share.asked > 0 and share.granted == 0))
+
     def has_room(self) -> bool:
         return self.most == 0 or self.out < self.most
 

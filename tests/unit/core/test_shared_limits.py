@@ -53,6 +53,27 @@ def test_a_rate_holds_for_all_nodes_together_and_is_used_up(consumers: str) -> N
     sim.check()
 
 
+@pytest.mark.parametrize("options", [(), ("GROUP", "g")], ids=["plain", "in a group"])
+def test_a_job_that_comes_when_there_is_a_token_goes_out_at_once_at_any_node(options: tuple[str, ...]) -> None:
+    """The second as well as the first, though the queue has run empty between them. A token is a message there and back
+    away; only the first time somebody has to find out who has them."""
+    sim = Cluster(nodes="ABC", seed=1)
+    sim.do("A", "DOMAIN", "SET", "d", "RATE", "20/s", "BURST", "2")
+    sim.run_for(seconds=1)
+    for node in sim.names:
+        for number in range(4):
+            body = f"{node}{number}"
+            words = ["ADDJOB", "q", body, "0", "RETRY", "100", "REPLICATE", "1", "DOMAIN", "d", *options]
+            Client(sim, f"p{body}", sim.hosts[node]).send("add", [word.encode() for word in words], {
+                "queue": "q", "body": body, "replicate": 1, "retry": 100, "ttl": 600, "delay": 0, "async": False,
+                "timeout": 0,
+            })
+            sim.run_for(seconds=0.1)
+            began = sim.now
+            assert sim.consume_and_ack(at=node, timeout_ms=8_000)
+            assert sim.now - began < (1_000 if number == 0 else 100), f"{body} had to wait"
+
+
 def test_the_rate_of_a_queue_is_for_all_nodes_too() -> None:
     sim = Cluster(nodes="ABC", seed=2)
     sim.do("A", "QUEUE", "SET", "q", "rate", "20/s", "burst", "3")
