@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import requeue
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, GONE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, TWIN, Job
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, GONE, HANDED_OUT, IN_LINE, QUEUED, Job
 from holdfast.core.limits import GROUP_BYTES, LINE_BYTES
 from holdfast.core.peers import ME, MY_BIT
 
@@ -200,8 +200,8 @@ def begin_turn(node: Node, job: Job) -> None:
     """Its turn has come. One that still waits for its copies is queued when it has them."""
     if job.state != ACTIVE or job.qtime != 0:
         return
-    if job.flags & (QUEUED_BEFORE | TWIN) and job.holders != MY_BIT:
-        requeue.due(node, job)  # somebody else may have had it meanwhile
+    if job.holders != MY_BIT and requeue.may_be_elsewhere(node, job):
+        requeue.due(node, job)
     else:
         job.flags &= ~BACKING_OFF
         node.enqueue(job)

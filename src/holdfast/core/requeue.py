@@ -113,8 +113,7 @@ def due(node: Node, job: Job) -> None:
     if job.flags & SPECIAL and gates.defers(node, job):
         return
     others = job.holders & ~MY_BIT
-    is_first = not job.flags & QUEUED_BEFORE and job.responsible == ME and not twins.must_ask(node, job)
-    if others == 0 or is_first:
+    if others == 0 or (job.responsible == ME and not may_be_elsewhere(node, job)):
         again(node, job)
         return
     if not may_act(node, job, retry_ms):
@@ -135,6 +134,14 @@ def due(node: Node, job: Job) -> None:
     node.asking[job] = Asking(node.ask_count)
     node.count("willqueue")
     ask_holders(node, job, others)
+
+
+def may_be_elsewhere(node: Node, job: Job) -> bool:
+    """Of a job with other holders that we are to queue: whether one of them may have had it in its queue. Not while it
+    is new and we were awake all the time: as long as they hear us they leave it to us."""
+    if job.flags & QUEUED_BEFORE or twins.must_ask(node, job):
+        return True
+    return is_just_awake(node) and not node.broken("sleeper-begins")
 
 
 def is_alone_with(node: Node, job: Job) -> bool:

@@ -63,6 +63,7 @@ MUTANTS: Final[dict[str, str]] = {
     "flight-not-counted": "the time a copy was on its way is not taken from its life",
     "expire-by-bad-clock": "a start whose wall clock is off its peers' expires jobs at once",
     "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",
+    "sleeper-begins": "a node that slept queues a job for the first time, as its delay is over, without asking",
     "had-not-wanted": "background replication is given up: copies stay at what was had at the reply",
     # -- 1, acks and tombstones -----------------------------------------------------------------------------
     "tombstone-not-journaled": "tombstones are gone after a restart",

@@ -267,6 +267,21 @@ def a_node_that_slept_asks_before_it_hands_out(new: New) -> None:
     end_well(sim)
 
 
+@catches("sleeper-begins")
+def a_node_that_slept_asks_before_it_begins(new: New) -> None:
+    """A has the job, which is delayed, when A is stopped with somebody waiting there; B queues it, hands it out, and it
+    is acked. A wakes up, and the first thing it sees is that the delay is over."""
+    sim = new(nodes="ABC", seed=55)
+    job = sim.add_job(at="A", replicate=2, retry_s=2, delay_s=1, holders="AB")
+    got = sim.wait_for_job(at="A")
+    pause = sim.fault("pause", "A")
+    assert sim.consume_and_ack(at="B", timeout_ms=20_000) == job
+    sim.end_fault(pause)
+    sim.run_for(seconds=3)
+    assert got == [], "handed out by the sleeper, though it is done"
+    end_well(sim, job)
+
+
 @catches("queued-counts-as-failed")
 def a_job_that_waits_at_a_node_that_restarts_has_not_failed(new: New) -> None:
     """Its lease has ended once at A, and it waits there for somebody to try again. A is restarted: that is no second
