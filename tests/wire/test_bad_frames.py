@@ -150,7 +150,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.DIGEST, life + b"\x01"),
             (bus.CRONRAN, name(b"entry") + number + life),
             *[(kind, b"\x00" + name(b"domain") + struct.pack("<I", 3)) for kind in (
-                bus.WANT, bus.SPENT, bus.UNSPENT, bus.SLOW)],
+                bus.WANT, bus.SPENT, bus.UNSPENT, bus.SLOW, bus.REFUND)],
             (bus.GRANT, b"\x00" + name(b"domain") + struct.pack("<II", 3, 1000)),
             (bus.LEVEL, b"\x00" + name(b"domain") + struct.pack("<I", 0) + number),
             (bus.QUOTA, b"\x00" + name(b"q") + number + number + number),

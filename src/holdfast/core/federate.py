@@ -268,6 +268,8 @@ def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
         node.wake_at(job, node.now + copy.delay_left)
     elif job.state != QUEUED and not rules.hand_over(node, job):
+        if not home.is_keyed(job):  # which its home gets as it is, and has not paid
+            rules.refund(node, job)
         node.enqueue(job)
     if queue.waiting:
         announce(node, queue)

@@ -4,7 +4,8 @@ A rate holds for all nodes together, and jobs of a domain may be at any of them.
 domain's name (home.py). A node at which a job could go out but for a token says how many it could use (WANT); the home
 gives what it has, to those who want in turn and to itself among them (GRANT), a few at a time and for a second. A node
 says for each token that it used it (SPENT), and gives back what it did not use in time (UNSPENT). No grant is
-ever made longer.
+ever made longer. A job that has paid and is given to a node where nobody waits any more is queued there and pays
+again: what it had paid goes back to the home (REFUND).
 
 A token on loan is still in the bucket: as long as `lent` are out, the bucket may fill up to burst - lent and no
 further. So at each instant what could go out at once is at most `burst`, wherever the tokens are, and in no window of w
@@ -351,6 +352,30 @@ def hear(node: Node, peer: Peer, reader: Reader, is_spent: bool) -> None:
         if not is_spent:
             share.wanted.pop(int(peer.index), None)
         settle(node, throttle, share, peer.index, count, is_spent)
+
+
+def refund(node: Node, throttle: Throttle, count: i64) -> None:
+    """Tokens that were spent on jobs which were not handed out in the end: as if they had not been taken. One of which
+    its home does not know yet that it was spent is lost, and so is one whose home cannot be heard."""
+    share = share_of(node, throttle)
+    if not is_home(node, throttle, share):
+        tell(node, throttle, home.owner(node, share.slot), bus.REFUND, count)
+        return
+    now = now_ns(node)
+    for _ in range(count):
+        throttle.give_back(now)
+    tell_level(node, throttle)
+    if share.wanted:
+        deal(node, throttle, share)
+
+
+def on_refund(node: Node, peer: Peer, reader: Reader) -> None:
+    throttle = read_throttle(node, reader)
+    count = reader.u32()
+    if count > GRANT_MOST:
+        raise BadFrame("more tokens than there are")
+    if throttle is not None and throttle.interval != 0 and is_home(node, throttle, share_of(node, throttle)):
+        refund(node, throttle, count)
 
 
 def tell_level(node: Node, throttle: Throttle) -> None:

@@ -398,8 +398,19 @@ def goes_out(node: Node, throttle: Throttle) -> None:
 
 
 def unpay(node: Node, job: Job) -> None:
-    """It was popped and not handed out. Its tokens are lost: whoever gave them thinks that they are spent."""
+    """It was popped, here, and not handed out."""
+    refund(node, job)
     let_go(node, job)
+
+
+def refund(node: Node, job: Job) -> None:
+    """It was popped, here or where it comes from, and not handed out: its tokens go back to those who keep them."""
+    more = job.more
+    if more is not None and more.domain:
+        domains.find(node, more.domain)
+    for throttle in throttles(node, job):
+        if throttle.interval != 0 and len(node.peers) > 1:
+            grants.refund(node, throttle, 1)
 
 
 def is_limited(node: Node, job: Job) -> bool:

@@ -81,6 +81,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.UNSPENT: grants.on_unspent,
     bus.LEVEL: grants.on_level,
     bus.SLOW: grants.on_slow,
+    bus.REFUND: grants.on_refund,
     bus.QUOTA: quota.on_quota,
     bus.LEVELS: quota.on_levels,
     bus.RECALL: quota.on_recall,

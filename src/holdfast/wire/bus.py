@@ -85,6 +85,7 @@ SPENT: Final = 75
 UNSPENT: Final = 76
 LEVEL: Final = 77  # ns i64 until the bucket is full
 SLOW: Final = 78
+REFUND: Final = 82
 # Bounds of the whole cluster (core/quota.py). Each begins with: kind u8, name.
 QUOTA: Final = 79  # level i64, number i64, need i64
 LEVELS: Final = 80  # level i64, number i64, is-all u8

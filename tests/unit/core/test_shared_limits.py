@@ -86,6 +86,21 @@ def test_the_rate_of_a_queue_is_for_all_nodes_too() -> None:
     assert len(times) >= 0.95 * 20 * 10 - 1
 
 
+@pytest.mark.parametrize("limit", [["DOMAIN", "SET", "d", "RATE", "1/h", "BURST", "2"],
+                                   ["QUEUE", "SET", "q", "rate", "1/h", "burst", "2"]], ids=["domain", "queue"])
+@pytest.mark.parametrize("options", [(), ("GROUP", "g", "ONFAIL", "skip")], ids=["plain", "in a group"])
+def test_a_token_is_not_spent_on_a_job_that_comes_too_late(limit: list[str], options: tuple[str, ...]) -> None:
+    """Somebody waits at A; B and C hear of it, and each pays for a job and gives it to A. The second is not handed out,
+    and its token is there for whoever asks next; with one in an hour that is much."""
+    for seed in range(8):
+        sim = Cluster(nodes="ABC", seed=seed)
+        sim.do("A", *limit)
+        sim.run_for(seconds=20)
+        fill(sim, 3, "DOMAIN", "d", *options)
+        got = [sim.consume_and_ack(at=name, timeout_ms=1_500) for name in "ABC"]
+        assert sum(job != "" for job in got) == 2, f"seed {seed}: {got}"
+
+
 def test_a_token_that_nobody_uses_comes_back() -> None:
     """A has jobs and somebody who asked once; then nobody does. The token that A was lent is not lost."""
     sim = Cluster(nodes="ABC", seed=3)
