@@ -18,11 +18,11 @@ from holdfast.core import (
     home,
     leases,
     queues,
+    refill,
     registers,
     replicate,
     requeue,
     results,
-    rules,
     takeover,
     tombs,
     unique,
@@ -173,7 +173,7 @@ class Loading:
         elif kind == RAN:
             cron.load_ran(self.node, reader)
         elif kind == THROTTLE:
-            rules.load_throttle(self.node, reader, passed)
+            refill.load_throttle(self.node, reader, passed)
         elif kind == BATCH:
             self.load_batch(reader, passed)
         elif kind == BATCH_BIT:
@@ -479,7 +479,7 @@ class Loading:
             self.arrived(job)
         job.flags = (job.flags & ~BACKING_OFF) | HANDED_OUT | QUEUED_BEFORE
         job.responsible = ME
-        rules.went_out(node, job, passed)
+        refill.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
 
     def load_batch(self, reader: Reader, passed: i64) -> None:
@@ -524,7 +524,7 @@ class Loading:
             node.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             open_move(node, peer, number, job)
-        rules.count_all(node)
+        refill.count_all(node)
         if home.is_alone(node):
             takeover.claim_all(node)
         batches.recount(node)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import bounds, domains, federate, grants, records, tenants, waiting
+from holdfast.core import bounds, domains, federate, grants, tenants, waiting
 from holdfast.core.job import (
     ACTIVE,
     AWAY,
@@ -38,7 +38,6 @@ from holdfast.core.job import (
     IN_DOUBT,
     MOVING,
     QUEUED_BEFORE,
-    SPECIAL,
     Job,
 )
 from holdfast.core.lane import Lane, lane_of, next_of, pop_of, precedes
@@ -46,8 +45,7 @@ from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_OUT
 from holdfast.core.ranks import NOWHERE, Ranked, Ranks
-from holdfast.core.throttle import NS, Throttle, now_ns
-from holdfast.wire.bus import Reader
+from holdfast.core.throttle import Throttle, now_ns
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -534,61 +532,12 @@ def session_gone(node: Node, session: Session) -> None:
             let_go(node, job)
 
 
-# -- after a restart -------------------------------------------------------------------------------------------
-
-
-def went_out(node: Node, job: Job, ms: i64) -> None:
-    """The journal says that a job was handed out so many milliseconds ago: its tokens were taken then."""
-    more = job.more
-    if more is not None and more.domain:
-        domains.find(node, more.domain)
-    for throttle in throttles(node, job):
-        throttle.take(now_ns(node) - ms * NS)
-
-
-def load_throttle(node: Node, reader: Reader, ms: i64) -> None:
-    is_of_queue = reader.u8() == 1
-    name = reader.name()
-    left = reader.long()
-    throttle: Throttle | None = None
-    if is_of_queue:
-        queue = node.queues.get(name)
-        throttle = None if queue is None or queue.rules is None else queue.rules.throttle
-    else:
-        throttle = domains.find(node, name)
-    if throttle is not None:
-        throttle.full_at = now_ns(node) + left - ms * NS  # whatever hand-outs were told before it
-
-
 def all_throttles(node: Node) -> list[Throttle]:
     found = list(node.domains.table.values())
     for queue in node.queues.values():
         if queue.rules is not None and queue.rules.throttle is not None:
             found.append(queue.rules.throttle)
     return found
-
-
-def write_throttles(node: Node) -> None:
-    """Buckets that are not full, for a snapshot."""
-    for throttle in all_throttles(node):
-        if throttle.interval != 0 and throttle.full_at > now_ns(node):
-            records.throttle(node, throttle)
-
-
-def count_all(node: Node) -> None:
-    """Everything is read: jobs that were out are so again."""
-    for job in node.all_jobs():
-        rules_are = job.queue.rules is not None
-        if (rules_are or job.flags & SPECIAL) and not job.flags & COUNTED and is_out(node, job):
-            more = job.more
-            if more is not None and more.domain:
-                rules_of(node, job.queue)
-                domains.find(node, more.domain)
-            for throttle in throttles(node, job):
-                throttle.out += 1
-                job.flags |= COUNTED
-        elif job.flags & COUNTED and not is_out(node, job):
-            let_go(node, job)
 
 
 def make_throttle(node: Node, queue: Queue) -> Throttle:

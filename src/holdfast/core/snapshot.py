@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import books, cron, records, registers, rules
+from holdfast.core import books, cron, records, refill, registers
 from holdfast.core.acks import Ending
 from holdfast.core.books import Book
 from holdfast.core.job import (
@@ -149,7 +149,7 @@ class Walk:
             for number in peer.refused:
                 records.refused(node, peer, number)
         if self.book is None:
-            rules.write_throttles(node)
+            refill.write_throttles(node)
         self.pages = []
         self.tombs = []
         self.results = []
