@@ -44,6 +44,13 @@ def common_wall(node: Node) -> i64:
     return known[len(known) // 2]
 
 
+def own_wall(node: Node) -> i64:
+    """What time it is, to be written down: as our own clock shows it, unless that is wrong. What we know of the others'
+    is older by as long as messages take, and two words of which one follows the other have to be told apart."""
+    common = common_wall(node)
+    return node.wall if -SKEW_MS // 2 <= node.wall - common <= SKEW_MS // 2 else common
+
+
 def is_possible(node: Node) -> bool:
     return len(node.peers) > 1 and not node.broken("expire-by-bad-clock")
 

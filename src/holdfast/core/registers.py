@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import errors, links, records, settings, takeover
-from holdfast.core.doubt import SKEW_MS, common_wall
+from holdfast.core.doubt import SKEW_MS, common_wall, own_wall
 from holdfast.core.errors import Refused
 from holdfast.core.limits import (
     KEY_BYTES_MAX,
@@ -99,7 +99,7 @@ def check_room(node: Node, more: i64) -> None:
 def new_stamp(node: Node) -> i64:
     """Later than any that was seen here."""
     registers = node.registers
-    registers.latest = max(common_wall(node) << STEPS, registers.latest + 1)
+    registers.latest = max(own_wall(node) << STEPS, registers.latest + 1)
     return registers.latest
 
 

@@ -27,6 +27,20 @@ def test_a_word_to_one_node_is_heard_by_all() -> None:
     sim.check()
 
 
+def test_of_two_words_that_follow_each_other_at_once_the_second_counts() -> None:
+    """One to a single node, then one to all, by somebody who asks one node after the other: their clocks show the same,
+    though what each knows of the others' is late."""
+    for seed in range(10):
+        sim = Cluster(nodes="ABCDE", seed=seed)
+        sim.run_for(seconds=3)
+        for one, two in ("AB", "BC", "CD", "DE", "EA"):
+            assert sim.do(one, "PAUSE", f"q{one}", "all") == {"reply": "all"}
+            sim.do(two, "PAUSE", f"q{one}", "none", "bcast")
+        sim.run_for(seconds=1)
+        states = [sim.do(name, "PAUSE", f"q{name}", "state") for name in "ABCDE"]
+        assert states == [{"reply": "none"}] * 5, seed
+
+
 def test_fields_are_set_apart() -> None:
     """Two set different fields of one queue on the two sides of a cut: both stay."""
     sim = Cluster(nodes="ABC", seed=2)
