@@ -91,11 +91,11 @@ class Running:
 class Forwards(Chore):
     """What waits for another node."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: i64) -> None:
         super().__init__()
         self.adds: dict[int, Add] = {}
         self.runs: dict[int, Running] = {}
-        self.count: i64 = 0
+        self.count: i64 = first
 
     def run(self, node: Node) -> None:
         look(node)

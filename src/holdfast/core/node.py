@@ -179,7 +179,10 @@ class Node:
         # Jobs and queues.
         self.own: Origin = Origin(b"DI" + node_id[:8])
         self.origins: dict[bytes, Origin] = {self.own.prefix: self.own}
-        self.seq: i64 = start_ms * 1000
+        # Of ids, and of questions to other nodes: an answer may come to the next life of a node, which must not take it
+        # for one to a question of its own. So no number is used in two lives.
+        first: i64 = start_ms * 1000
+        self.seq: i64 = first
         self.last_ctime: i64 = 0
         self.queues: dict[bytes, Queue] = {}
         self.names: Names = Names()
@@ -217,8 +220,8 @@ class Node:
         self.by_id: dict[bytes, Peer] = {node_id: self.peers[0]}
         self.homes: Homes = Homes()
         self.batches: Batches = Batches()
-        self.takeovers: Takeovers = Takeovers()
-        self.forwards: Forwards = Forwards()
+        self.takeovers: Takeovers = Takeovers(first)
+        self.forwards: Forwards = Forwards(first)
         self.borrowed: dict[bytes, Borrowed] = {}  # jobs of other homes that consumers here have
         self.taken: dict[bytes, Taken] = {}  # unique keys
         self.hinted: dict[Job, int] = {}  # jobs with keys that came from others: who is asked whether they live
@@ -239,7 +242,7 @@ class Node:
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, Asking] = {}  # whose other holders were asked whether it may be queued
-        self.ask_count: i64 = 0
+        self.ask_count: i64 = first
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, bool] = {}  # queues for which peers know that consumers wait; whether once more
@@ -247,7 +250,7 @@ class Node:
         self.moves: i64 = 0  # the number of the last move, never used twice; 0: there was none
         self.moving: dict[Job, int] = {}  # of the open moves of a job (peers.open_move) the last
         self.questions: dict[int, Question] = {}
-        self.question_count: i64 = 0
+        self.question_count: i64 = first
         self.dead: dict[Job, None] = {}
         self.claims: Claims = Claims()
         self.stages: Stages = Stages()

@@ -70,10 +70,10 @@ class Handing(Chore):
 class Takeovers:
     """What is under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: i64) -> None:
         self.taking: Taking | None = None
         self.handing: Handing | None = None
-        self.count: i64 = 0
+        self.count: i64 = first
         self.wanted: dict[int, None] = {}  # slots somebody asked us about
         self.later: dict[int, int] = {}  # slots that are not to be asked about again before
 

@@ -196,3 +196,40 @@ def test_what_the_giver_of_a_lease_was_asked_for_may_have_been_done() -> None:
     assert sim.under("nack", job, token, at="B") == "UNKNOWN"
     assert sim.copies(job) == {"A": "queued"}
     sim.end_fault(late)
+
+
+def add_to_group(sim: Cluster, at: str, body: str, group: str) -> str:
+    """Somebody at a node adds a job to a group; what came of it is in the history, under the name that is returned."""
+    words = ["ADDJOB", "q", body, "8000", "REPLICATE", "3", "RETRY", "30", "GROUP", group]
+    Client(sim, f"adds-{body}", sim.hosts[at]).send("add", [word.encode() for word in words], {
+        "queue": "q", "body": body, "replicate": 3, "retry": 30, "ttl": 600, "delay": 0, "async": False,
+        "timeout": 8000, "group": group, "skips": False,
+    })
+    return f"adds-{body}"
+
+
+def test_an_answer_to_the_life_before_is_not_taken_for_one_to_this() -> None:
+    """A passes an ADDJOB on to B, which waits for a copy at C. A dies, starts anew, and passes on another; then B has the
+    first one's copies, and says so."""
+    sim = Cluster(nodes="ABC", seed=3)
+    group = group_at(sim, "B")
+    add_to_group(sim, "C", "warm", group)  # B is its home from now on
+    sim.run_for(seconds=1)
+    late = sim.hold("C", "B")
+    add_to_group(sim, "A", "first", group)
+    sim.run_for(seconds=0.3)
+    sim.crash("A")
+    sim.restart("A")
+    sim.run_for(seconds=1)
+    second = add_to_group(sim, "A", "second", group)
+    sim.run_for(seconds=0.3)
+    sim.end_fault(late)
+    sim.run_for(seconds=3)
+    answers = [op.value.get("id") for op in sim.history.ops if op.process == second and op.type == "ok"]
+    assert len(answers) == 1
+    sim.consume_everything()
+    sim.run_for(seconds=10)
+    bodies = [job["body"] for op in sim.history.ops if op.f == "get" and op.type == "ok"
+              for job in op.value["jobs"] if job["id"] == answers[0]]
+    assert bodies == ["second"]
+    sim.check()
