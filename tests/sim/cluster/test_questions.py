@@ -209,7 +209,7 @@ def add_to_group(sim: Cluster, at: str, body: str, group: str) -> str:
 
 
 def test_an_answer_to_the_life_before_is_not_taken_for_one_to_this() -> None:
-    """A passes an ADDJOB on to B, which waits for a copy at C. A dies, starts anew, and passes on another; then B has the
+    """A passes an ADDJOB on to B, which waits for a copy at C. A dies, starts anew, passes on another; then B has the
     first one's copies, and says so."""
     sim = Cluster(nodes="ABC", seed=3)
     group = group_at(sim, "B")
