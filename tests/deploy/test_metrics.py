@@ -201,7 +201,7 @@ def test_queues_beyond_the_bound_are_one() -> None:
     """A series per queue is what Prometheus bears worst."""
     assert QUEUES_MAX >= 100
     made = Snapshot()
-    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"jobs-out",
+    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"handed-out",
                          b"acked", b"nacked", b"dead", b"expired", b"lease-lost", b"added", b"redelivered"], 3)
     add_queue(made, "new\nline", row)
     assert 'queue="new\\nline"' in text_of(made, 0.0)

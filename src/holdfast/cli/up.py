@@ -154,7 +154,7 @@ def line(looks: list[tuple[Process, str]], figures: Figures) -> str:
         return f"{when}  no figures: {figures.words}{end}"
     of = figures.totals
     return (
-        f"{when}  since start: added {of['jobs-in']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
+        f"{when}  since start: added {of['added']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
         f"now: queued {of['len']:,}  "
         f"with workers {of['out']:,}  delayed {of['delayed']:,}  dead {of['dead-kept']:,}  "
         f"in {of['in-per-second']}/s  out {of['out-per-second']}/s{end}"

@@ -31,7 +31,7 @@ START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
 LOOK_S = 0.05
 LOCK = "up.lock"
-SUMMED = ("len", "out", "delayed", "dead-kept", "jobs-in", "acked", "nacked", "in-per-second", "out-per-second")
+SUMMED = ("len", "out", "delayed", "dead-kept", "added", "acked", "nacked", "in-per-second", "out-per-second")
 
 
 class StartError(Exception):

@@ -41,7 +41,7 @@ REQUEST_S: Final = 10.0
 STATES: Final = {"queued": b"len", "leased": b"out", "delayed": b"delayed", "dead": b"dead-kept"}
 COUNTED: Final = {
     "holdfast_jobs_added_total": b"added", "holdfast_jobs_redelivered_total": b"redelivered",
-    "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"jobs-out",
+    "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"handed-out",
     "holdfast_jobs_acked_total": b"acked", "holdfast_jobs_nacked_total": b"nacked",
     "holdfast_jobs_dead_total": b"dead", "holdfast_jobs_expired_total": b"expired",
     "holdfast_leases_lost_total": b"lease-lost",
@@ -119,12 +119,12 @@ def take(server: Server) -> Snapshot:
 def add_queues(server: Server, found: Snapshot) -> None:
     node = server.node
     queues = list(node.queues.values())
-    others = dict.fromkeys([*views.FIELDS, b"added", b"redelivered"], 0)
+    others = dict.fromkeys([*views.FIELDS, b"redelivered"], 0)
     if len(queues) > QUEUES_MAX:
         queues.sort(key=lambda queue: queue.held, reverse=True)
     for place, queue in enumerate(queues):
         row = dict(zip(views.FIELDS, views.figures(node, queue), strict=True))
-        row |= {b"added": int(queue.added), b"redelivered": int(queue.redelivered)}
+        row[b"redelivered"] = int(queue.redelivered)
         if place < QUEUES_MAX:
             add_queue(found, queue.name.decode("utf-8", "backslashreplace"), row)
         else:
