@@ -66,7 +66,10 @@ def end(_signal: int, _frame: FrameType | None) -> None:
 def up(
     nodes: int, folder: Path, has_sample: bool, has_pipeline: bool, orders: float, port: int, http: int, seconds: float
 ) -> None:
-    """Run a local cluster with console, sample application and pipeline. Ctrl-C stops all of it."""
+    """Run a whole Holdfast on this machine.
+
+    A local cluster with console, sample application and pipeline. Ctrl-C stops all of it.
+    """
     if importlib.util.find_spec("fastapi") is None:
         raise click.ClickException("the console needs more packages: pip install 'holdfast[gateway]'")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())

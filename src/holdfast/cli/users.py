@@ -35,7 +35,10 @@ FILE = click.option("--file", "path", type=click.Path(path_type=Path), default=P
 
 @click.group(epilog=EXAMPLES)
 def users() -> None:
-    """Say who may connect: users, their roles and queues, with hashed secrets."""
+    """Say who may connect.
+
+    Users, their roles and queues, with hashed secrets.
+    """
 
 
 def fail(words: str) -> None:
