@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +24,9 @@ import holdfast
 from holdfast.core.limits import DOMAINS_TOLD_MAX
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.times import BOUNDS, Times
+from holdfast.shell import metrics
 from holdfast.shell.exposition import ABOUT, Snapshot, text_of
-from holdfast.shell.metrics import QUEUES_MAX, Metrics, add_domains, add_queue
+from holdfast.shell.metrics import QUEUES_MAX, TAKE_EVERY_S, Metrics, add_domains, add_queue
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -197,11 +199,30 @@ def test_a_node_alone_exports_what_its_jobs_are_doing() -> None:
         until(lambda: values(get(port, "/metrics")[1]).get(delayed) == 1, 30)
 
 
+def test_the_first_scrape_after_a_long_time_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked since the node started, a minute ago: the figures of its start are not what is told."""
+    ages = [60.0, 0.0]
+    monkeypatch.setattr(metrics, "take", lambda server: Snapshot(time.monotonic() - ages.pop(0)))
+    node = SimpleNamespace(is_loading=False, refusal=b"")
+    server = SimpleNamespace(node=node, note_wake=lambda wake: None, sockets=SimpleNamespace(turn=lambda: 0))
+    made = Metrics(server, "127.0.0.1", 0)  # type: ignore[arg-type]
+    try:
+        made.tick()
+        assert ages == [0.0]  # nobody asked
+        with ThreadPoolExecutor(1) as thread:
+            asked = thread.submit(get, made.port, "/metrics")
+            until(lambda: made.asked > 0)
+            made.tick()
+            assert values(asked.result()[1])["holdfast_metrics_age_seconds", ""] < TAKE_EVERY_S
+    finally:
+        made.close()
+
+
 def test_queues_beyond_the_bound_are_one() -> None:
     """A series per queue is what Prometheus bears worst."""
     assert QUEUES_MAX >= 100
     made = Snapshot()
-    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"jobs-out",
+    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"handed-out",
                          b"acked", b"nacked", b"dead", b"expired", b"lease-lost", b"added", b"redelivered"], 3)
     add_queue(made, "new\nline", row)
     assert 'queue="new\\nline"' in text_of(made, 0.0)

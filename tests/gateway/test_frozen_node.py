@@ -45,6 +45,20 @@ def test_a_node_that_is_stopped_is_noticed_passed_over_and_used_again(cluster: C
         until(lambda: asked() == first)
 
 
+def test_a_gateway_is_ready_as_long_as_some_node_answers(cluster: Cluster) -> None:
+    """Who asks for it waits two seconds, as an orchestrator does; and if nobody answers, it is not ready."""
+    url = "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster)
+    with Gateway(url, "--grpc", "-1") as gateway, gateway.client() as http:
+        assert http.get("/readyz").status_code == 200
+        cluster[0].freeze()
+        assert http.get("/readyz", timeout=4).status_code == 200  # before it was noticed
+        for node in (cluster[1], cluster[2]):
+            node.freeze()
+        assert http.get("/readyz", timeout=2 * A_FEW_S).status_code == 503
+        for node in cluster:
+            node.thaw()
+
+
 def test_a_push_to_a_stopped_node_is_unknown(cluster: Cluster) -> None:
     url = "holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster)
     with Gateway(url, "--grpc", "-1") as gateway, gateway.client() as http:

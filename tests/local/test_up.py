@@ -11,12 +11,15 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.proc.harness import until
 
-from holdfast.local.whole import Plan, StartError, Whole
+from holdfast.cli.up import QUEUES_SHOWN, busiest
+from holdfast.local.whole import Plan, Since, StartError, Whole
 
 LINE = re.compile(r"added ([\d,]+)  done ([\d,]+) ")
 CONSOLE = re.compile(r"http://127\.0\.0\.1:\d+/")
@@ -83,9 +86,12 @@ def test_a_cluster_with_sample_and_console_until_ctrl_c(folder: Path) -> None:
         os.kill(pid, signal.SIGKILL)
         until(lambda: "node 3: ended with -9" in up.text(), 20)
         assert "without node 3 (away)" in up.text()
+        assert re.search(r"Processes .*node 1 \d+, ", up.text()) and re.search(r"gRPC +grpc://127", up.text())
         before = up.done()
         until(lambda: up.done() > before + 20, 60)
         until(lambda: len([words for words in up.left() if "\0node\0" in words]) == 3, 20)
+        counts = [tuple(int(number.replace(",", "")) for number in found) for found in LINE.findall(up.text())]
+        assert all(a <= b for one, two in pairwise(counts) for a, b in zip(one, two, strict=True)), counts
         up.process.send_signal(signal.SIGINT)
         assert up.process.wait(40) == 0, up.text()
     finally:
@@ -131,6 +137,37 @@ def test_a_folder_that_cannot_be_used_is_said_in_a_sentence(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match=r"cannot use the folder .*file: Not a directory"):
         next(Whole(Plan(tmp_path / "file", nodes=1)).start())
+
+
+def test_what_started_nothing_does_not_say_that_it_stopped(folder: Path) -> None:
+    first = Whole(Plan(folder))
+    first.take_folder()
+    up = Up(folder, port=21831)
+    assert up.process.wait(60) == 1
+    assert "another holdfast up uses the folder" in up.text() and "stopped" not in up.text()
+    list(first.stop())
+
+
+def test_totals_never_go_back() -> None:
+    """A node goes away with what it counted, and begins at nothing when it returns; the others go on counting."""
+    since = Since()
+    seen = []
+    for added, is_whole in [(30, True), (21, False), (22, False), (25, True), (30, True), (20, False), (31, True)]:
+        rows: list[dict[str, Any]] = [{"name": "q", "added": added, "len": 1}]
+        since.take(rows, is_whole)
+        seen.append(rows[0]["added"])
+    assert seen == [30, 30, 31, 31, 36, 36, 37]
+    nothing: list[dict[str, Any]] = []
+    since.take(nothing, True)
+    assert [(row["name"], row["added"]) for row in nothing] == [("q", 37)]
+
+
+def test_the_busiest_queues_are_shown() -> None:
+    queues: list[dict[str, Any]] = [{"name": f"q{number:02}"} for number in range(40)]
+    queues[39]["in-per-second"] = 5
+    queues[38]["len"] = 7
+    assert [row["name"] for row in busiest(queues)][-2:] == ["q38", "q39"]
+    assert len(busiest(queues)) == QUEUES_SHOWN
 
 
 def test_a_folder_is_used_by_one_at_a_time(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def test_a_job_is_added_looked_at_explained_taken_and_acknowledged(node: Node) -
     job = made.stdout.strip()
     assert made.returncode == 0 and len(job) == 48, made.stderr
     assert "mail" in run(node, "queues").stdout
-    run(node, "add", "", "in the queue without a name")
+    with node.client() as client:
+        assert client.ask("ADDJOB", "", "in the queue without a name", "0").startswith(b"DI")
     assert "(empty)" in run(node, "queues").stdout
     assert json.loads(run(node, "show", job, "--json").stdout)["queue"] == "mail"
     assert "queued" in run(node, "explain", job).stdout

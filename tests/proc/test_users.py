@@ -108,6 +108,18 @@ def test_a_guesser_waits_longer_each_time_and_others_do_not(node: Node) -> None:
         assert time.monotonic() - began < 0.7, "who was right before is known again at once"
 
 
+def test_a_user_that_is_there_is_not_replaced_by_mistake(path: Path, tmp_path: Path) -> None:
+    """Its programs would be locked out by a secret that nobody gave them."""
+    copy = tmp_path / "users.toml"
+    copy.write_text(path.read_text())
+    again = users(copy, "add", "shop", "--role", "produce")
+    assert again.returncode == 1 and "--replace" in again.stderr and again.stdout == ""
+    assert copy.read_text() == path.read_text()
+    replaced = users(copy, "add", "shop", "--role", "produce", "--replace")
+    assert replaced.returncode == 0 and "replaced shop" in replaced.stderr
+    assert copy.read_text() != path.read_text()
+
+
 def test_sighup_takes_users_in_and_out(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "users.toml"
     copy.write_text(path.read_text())
@@ -116,7 +128,8 @@ def test_sighup_takes_users_in_and_out(path: Path, tmp_path: Path) -> None:
         assert boss.ask("AUTH", "boss", SECRETS["boss"]) == b"OK"
         assert users(copy, "remove", "shop").returncode == 0
         node.signal(signal.SIGHUP)
-        until(lambda: "users reloaded: 2" in node.log())
+        until(lambda: "users reloaded: 2 (removed shop)" in node.log())
+        until(lambda: "settings reloaded: no setting has changed" in node.log())
         assert shop.read_to_end() == b""
         assert boss.ask("PING") == b"PONG"
         copy.write_text("nonsense [")

@@ -250,6 +250,7 @@ class Commands(Model):
             b"import-rate", 0, b"jobs-in", queue.ins, b"jobs-out", queue.outs, b"pause", PAUSES[queue.paused],
             b"acked", queue.acked, b"nacked", queue.nacked, b"dead", 0, b"expired", queue.expired, b"lease-lost", 0,
             b"out", queue.seen_out, b"delayed", queue.seen_delayed, b"dead-kept", 0,
+            b"added", queue.added, b"handed-out", queue.outs,
         ]
 
     def pause(self, who: int, args: list[bytes]) -> Any:

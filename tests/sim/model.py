@@ -48,6 +48,7 @@ class Queue:
     paused: int = 0
     pause_word: int = 0  # the last that was for all nodes
     maxlen: int = 0
+    added: int = 0
     ins: int = 0
     outs: int = 0
     acked: int = 0
@@ -248,6 +249,7 @@ class Model:
         )
         self.hurry_queues(before)
         self.queues[name].used = self.now
+        self.queues[name].added += 1
         if job.delay:
             job.when = self.now + job.delay * 1000
         else:

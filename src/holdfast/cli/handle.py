@@ -15,7 +15,7 @@ from holdfast.client.text import visible
 Examples:
   holdfast add mail hello
   holdfast add mail '{"to": "a@b"}' --delay 60 --priority 9 --attempts 5 --unique welcome-17
-  generate | holdfast add mail -                 one job per line
+  generate | holdfast add mail -                 one job per line that is not empty
 """)
 @click.argument("queue")
 @click.argument("body")
@@ -32,9 +32,15 @@ Examples:
 @click.option("--tenant", help="Fair-share key.")
 @connected
 def add(queue: str, body: str, connect: str, as_json: bool, **options: Any) -> None:
-    """Add a job to QUEUE. BODY may be - : one job per line of standard input."""
+    """Add a job to QUEUE.
+
+    BODY may be - : one job per line of standard input. Lines with nothing in them are passed over.
+    """
+    if not queue:
+        fail("the name of the queue is empty", 2)
     chosen = {name: value for name, value in options.items() if value is not None}
-    bodies = (line.rstrip("\n") for line in sys.stdin) if body == "-" else [body]
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    bodies = (line for line in lines if line.strip()) if body == "-" else [body]
     with asking(connect) as asked:
         for each in bodies:
             made = asked.add(queue, each, **chosen)

@@ -16,7 +16,7 @@ from holdfast.journal.lock import InUse, lock, unlock
 
 @click.group()
 def journal() -> None:
-    """Look at the journal of a node that is not running, and mend it.
+    """Look at the journal of a stopped node; mend it.
 
     DIR is the folder that the node was given by --dir; journals that queues have for themselves are looked at, too.
     Or it is the folder of one journal in it; for dump and stats also the folder `old` of that, with what rewrites have

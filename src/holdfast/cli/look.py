@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sys
 import time
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
@@ -33,15 +34,23 @@ OF_NODES = {name: name for name in ("id", "address", "flags", "link")}
 Examples:
   holdfast queues                      all queues, summed over the cluster
   holdfast queues mail --json          one of them
+  holdfast queues 'mail.*'             those whose names match
 """)
 @click.argument("name", default="*")
 @connected
 def queues(name: str, connect: str, as_json: bool) -> None:
-    """Show queues with their figures, summed over all nodes that answer."""
+    """Show queues with their figures.
+
+    They are summed over all nodes that answer. NAME may be a pattern with * ? and [ ], or a queue's own name.
+    """
     with asking(connect) as queue:
         reply: Any = queue.call("CLUSTER", "QSTAT", name)
+        if not reply[0] and is_pattern(name):
+            reply = queue.call("CLUSTER", "QSTAT", "*")
     rows, silent = reply
     found = [named(row) for row in rows]
+    if is_pattern(name):
+        found = [row for row in found if row["name"] == name or fnmatchcase(row["name"], name)]
     if not found and name != "*":
         fail(f"no queue matches '{name}'")
     shown = found if as_json else [{**row, "name": row["name"] or "(empty)"} for row in found]
@@ -50,17 +59,24 @@ def queues(name: str, connect: str, as_json: bool) -> None:
         click.echo(f"without node {node}: it did not answer", err=True)
 
 
+def is_pattern(name: str) -> bool:
+    return any(each in name for each in "*?[")
+
+
 @click.command(epilog="""\b
 Examples:
   holdfast jobs --queue mail --state dead
   holdfast jobs --state leased --limit 20
 """)
 @click.option("--queue", default="", help="Of this queue.")
-@click.option("--state", default="", help="queued, leased, delayed, in-line, dead, active, acked.")
+@click.option("--state", type=click.Choice([*STATES, "active", "acked", "wait-repl"]), help="In this state.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
 @connected
-def jobs(queue: str, state: str, limit: int, connect: str, as_json: bool) -> None:
-    """List jobs of all nodes that can be reached, each as the node sees it that sees to it."""
+def jobs(queue: str, state: str | None, limit: int, connect: str, as_json: bool) -> None:
+    """List the jobs of all nodes.
+
+    Of those that can be reached; each job as the node sees it that sees to it.
+    """
     words: list[str | int] = ["QUEUE", queue] if queue else []
     for each in [state] if state else STATES:
         words += ["STATE", each]
@@ -109,7 +125,25 @@ def show_job(job_id: str, connect: str, as_json: bool) -> None:
         reply = queue.call("SHOW", job_id)
     if reply is None:
         fail("the node that was asked does not know this job", NOTHING)
-    show_one(named(reply), as_json)
+    row = named(reply)
+    show_one(row if as_json else {name: for_people(name, value) for name, value in row.items()}, as_json)
+
+
+def for_people(name: str, value: Any) -> str:
+    """A value of SHOW in words."""
+    if name == "headers" and isinstance(value, list):
+        return ", ".join(f"{key}: {text}" for key, text in zip(value[::2], value[1::2], strict=True))
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    if value is None:
+        return "-"
+    if name == "ctime":
+        return when(value / 1e9)
+    if name in ("ttl", "delay", "retry"):
+        return f"{value} s"
+    if isinstance(value, int) and (name.endswith(("-within", "-ms"))):
+        return f"{value / 1000:g} s"
+    return str(value)
 
 
 @click.command(epilog="""\b
@@ -122,12 +156,12 @@ def explain(job_id: str, connect: str, as_json: bool) -> None:
     """Say why a job is not running, or why it ran more than once."""
     with asking(connect) as queue:
         found = queue.explain(job_id)
-    if found is None:
-        fail("nobody knows this job", NOTHING)
+    if found is None or (found.state == "unknown" and not as_json):
+        fail("nobody knows this job" if found is None else found.summary, NOTHING)
     if as_json:
         show_one({"id": found.id, "state": found.state, "summary": found.summary, "history": list(found.history),
                   "reasons": [{"code": r.code, "words": r.words, "ms_until": r.ms_until} for r in found.reasons]}, True)
-        return
+        sys.exit(NOTHING if found.state == "unknown" else 0)
     click.echo(visible(f"{found.state}: {found.summary}"))
     for reason in found.reasons:
         until = f" (in {reason.ms_until / 1000:.1f} s)" if reason.ms_until is not None else ""
@@ -193,7 +227,10 @@ def settle(method: str, ids: tuple[str, ...], wanted: Any, connect: str) -> None
     if not ids and not wanted:
         fail("name jobs, or say which with --queue, --cause or --error", 2)
     with asking(connect) as asked:
-        click.echo(some(getattr(asked, method)(*ids, **wanted), "job"))
+        count = getattr(asked, method)(*ids, **wanted)
+    click.echo(some(count, "job"))
+    if ids and count == 0:
+        sys.exit(NOTHING)
 
 
 @click.group(epilog="""\b

@@ -41,7 +41,10 @@ OURS = re.compile(r"^(?:holdfast[\w.]*\.)?(\w*(?:Error|Refused|DataLoss|BadOptio
 
 @click.group()
 def pipeline() -> None:
-    """The data pipeline: history to tables, tables to jobs, on Spark."""
+    """Run the data pipeline, on Spark.
+
+    From history to tables, from tables to jobs.
+    """
 
 
 def console() -> Console:

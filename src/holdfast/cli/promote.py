@@ -23,7 +23,9 @@ Examples:
 @click.option("--queue", "queues", multiple=True, help="Only this queue; may be given several times.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 def promote(source: str, target: str, queues: tuple[str, ...], dry_run: bool) -> None:
-    """Move all pending jobs from SOURCE (file:folder) to TARGET (holdfast://host).
+    """Move all pending jobs from a folder to a node.
+
+    SOURCE is file:folder, TARGET holdfast://host.
 
     It may be stopped and started again at any time: what was moved stays moved, and nothing is moved twice.
     """

@@ -18,6 +18,9 @@ COLUMNS = [
     ("failed", "nacked"), ("idle workers", "blocked"),
 ]
 
+NAME_MAX = 41
+"""Characters of a queue's name."""
+
 
 @click.command(epilog="""\b
 Examples:
@@ -120,7 +123,7 @@ def make_app(url: str, every: float) -> Any:
             place = table.cursor_row
             table.clear()
             for row in shown:
-                table.add_row(*[Text(cell(row.get(field))) for _, field in COLUMNS])
+                table.add_row(*[Text(short(cell(row.get(field)))) for _, field in COLUMNS])
             table.move_cursor(row=min(place, max(0, len(shown) - 1)))
             self.sub_title = f"{len(rows)} queues, by {COLUMNS[self.sorted_by][0]}"
 
@@ -148,6 +151,14 @@ def make_app(url: str, every: float) -> Any:
             self.queue.close()
 
     return Top()
+
+
+def short(text: str) -> str:
+    """What is too long to leave room for the figures is cut in its middle: names differ at either end."""
+    if len(text) <= NAME_MAX:
+        return text
+    half = (NAME_MAX - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def cell(value: Any) -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from rich.console import Console, Group
@@ -23,10 +24,12 @@ from rich.text import Text
 
 from holdfast.client.text import visible
 from holdfast.local.processes import Process
-from holdfast.local.whole import HTTP_PORT, NODE_PORT, Figures, Plan, StartError, Whole
+from holdfast.local.whole import HOST, HTTP_PORT, METRICS_OFFSET, NODE_PORT, Figures, Plan, StartError, Whole
 
 EVERY_S = 1.0
 QUEUES_SHOWN = 12
+RATES = ("in-per-second", "out-per-second")
+HELD = ("len", "out", "delayed", "dead-kept")
 
 EXAMPLES = """
 \b
@@ -63,7 +66,10 @@ def end(_signal: int, _frame: FrameType | None) -> None:
 def up(
     nodes: int, folder: Path, has_sample: bool, has_pipeline: bool, orders: float, port: int, http: int, seconds: float
 ) -> None:
-    """Run a local cluster with console, sample application and pipeline. Ctrl-C stops all of it."""
+    """Run a whole Holdfast on this machine.
+
+    A local cluster with console, sample application and pipeline. Ctrl-C stops all of it.
+    """
     if importlib.util.find_spec("fastapi") is None:
         raise click.ClickException("the console needs more packages: pip install 'holdfast[gateway]'")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
@@ -95,7 +101,7 @@ def run(console: Console, plan: Plan, seconds: float) -> int:
         for words in whole.stop() if whole is not None else ():
             console.print(words, style="red")
             code = 1
-        if plan.folder.is_dir():
+        if whole is not None and whole.processes:
             console.print(Text(f"stopped; everything is kept in {plan.folder}"))
     return code
 
@@ -104,6 +110,11 @@ def tell(console: Console, whole: Whole) -> None:
     console.print()
     console.print(f"  The console     [bold]{whole.console}[/bold]")
     console.print(f"  The nodes       {whole.url}")
+    console.print(f"  gRPC            grpc://{HOST}:{whole.grpc}")
+    metrics = [f"http://{HOST}:{port + METRICS_OFFSET}/metrics" for port in whole.ports]
+    console.print(f"  Metrics         {', '.join(metrics)}")
+    if not console.is_terminal:  # where there is one, the picture has them
+        console.print(f"  Processes       {', '.join(f'{each.name} {each.pid}' for each in whole.processes)}")
     console.print(f"  Try             {program()} queues --connect holdfast://{whole.processes[0].where}")
     console.print(f"  Everything is kept in {whole.plan.folder}, what the processes say in {whole.logs}")
     for note in whole.notes:
@@ -154,7 +165,7 @@ def line(looks: list[tuple[Process, str]], figures: Figures) -> str:
         return f"{when}  no figures: {figures.words}{end}"
     of = figures.totals
     return (
-        f"{when}  since start: added {of['jobs-in']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
+        f"{when}  since start: added {of['added']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
         f"now: queued {of['len']:,}  "
         f"with workers {of['out']:,}  delayed {of['delayed']:,}  dead {of['dead-kept']:,}  "
         f"in {of['in-per-second']}/s  out {of['out-per-second']}/s{end}"
@@ -174,17 +185,28 @@ def picture(whole: Whole) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, _ in columns:
         table.add_column(title, justify="left" if title == "queue" else "right")
-    for row in figures.queues[:QUEUES_SHOWN]:
+    for row in busiest(figures.queues):
         table.add_row(*[Text(cell(row.get(name, 0))) for _, name in columns])
+    more = len(figures.queues) - QUEUES_SHOWN
+    if more > 0:
+        table.add_row(Text(f"and {more:,} more", style="dim"))
     if figures.totals:
         table.add_row("all", *[cell(figures.totals.get(name, 0)) for _, name in columns[1:]], style="bold")
     words = figures.words or (f"The figures are {without(figures.silent)}." if figures.silent else "")
-    note = "Done and failed are counted since the start of each node."
+    note = "Done and failed are counted since the start."
     return Group(running, Text(), table, Text(note, style="dim"), Text(words, style="red"))
 
 
+def busiest(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those in which most happens or waits, as many as there is room for, by name."""
+    def rank(row: dict[str, Any]) -> tuple[int, int]:
+        return -sum(int(row.get(name) or 0) for name in RATES), -sum(int(row.get(name) or 0) for name in HELD)
+
+    return sorted(sorted(queues, key=rank)[:QUEUES_SHOWN], key=lambda row: str(row["name"]))
+
+
 def without(silent: list[str]) -> str:
-    return f"without {' and '.join(silent)} (away)"
+    return f"without {' and '.join(silent)}"
 
 
 def cell(value: object) -> str:

@@ -21,6 +21,7 @@ Examples:
   holdfast users add admin --role admin                      makes a secret and shows it, once
   holdfast users add shop --role produce --queue 'orders.*'
   holdfast users add mailer --role consume --queue mail --secret-stdin < secret
+  holdfast users add shop --role produce --replace           a new secret for it, and other rights
   holdfast node --users-file users.toml --bind 0.0.0.0       then: AUTH shop <secret>
   holdfast users list
 
@@ -34,7 +35,10 @@ FILE = click.option("--file", "path", type=click.Path(path_type=Path), default=P
 
 @click.group(epilog=EXAMPLES)
 def users() -> None:
-    """Say who may connect: users, their roles and queues, with hashed secrets."""
+    """Say who may connect.
+
+    Users, their roles and queues, with hashed secrets.
+    """
 
 
 def fail(words: str) -> None:
@@ -71,19 +75,24 @@ def save(path: Path, table: dict[str, dict[str, object]]) -> None:
               help="What the user may do; repeatable.")
 @click.option("--queue", "queues", multiple=True, help="A queue it may touch, or a pattern; repeatable. All, if none.")
 @click.option("--secret-stdin", is_flag=True, help="Read the secret from standard input in place of making one.")
+@click.option("--replace", is_flag=True, help="NAME may be there already: its secret, roles and queues are these now.")
 @FILE
-def add(name: str, roles: tuple[str, ...], queues: tuple[str, ...], secret_stdin: bool, path: Path) -> None:
-    """Add the user NAME, or change what it may do and its secret."""
+def add(
+    name: str, roles: tuple[str, ...], queues: tuple[str, ...], secret_stdin: bool, replace: bool, path: Path
+) -> None:
+    """Add the user NAME."""
     if NAME.fullmatch(name) is None:
         fail("a name is made of letters, digits and . _ @ -, at most 64 of them")
+    table = entries(path)
+    is_new = name not in table
+    if not is_new and not replace:
+        fail(f"there is a user '{name}' in {path}; with --replace its secret, roles and queues are others")
     secret = sys.stdin.readline().rstrip("\r\n") if secret_stdin else secrets.token_urlsafe(24)
     if len(secret) < SECRET_CHARS_MIN:
         fail(f"a secret has at least {SECRET_CHARS_MIN} characters")
-    table = entries(path)
-    is_new = name not in table
     table[name] = {"secret": hash_secret(secret), "roles": list(roles), **({"queues": list(queues)} if queues else {})}
     save(path, table)
-    click.echo(f"{'added' if is_new else 'changed'} {name} in {path}", err=True)
+    click.echo(f"{'added' if is_new else 'replaced'} {name} in {path}", err=True)
     if not secret_stdin:
         click.echo("the secret, which is not shown again:", err=True)
         click.echo(secret)

@@ -46,7 +46,9 @@ def worker(
     health_port: int, health_host: str, health_file: str, reloads: bool, url: str, log_level: str,
     log_format: str, child: bool,
 ) -> None:
-    """Run the tasks of an app: fetch jobs, run their handlers, acknowledge.
+    """Run the tasks of an app.
+
+    Fetch jobs, run their handlers, acknowledge.
 
     MODULE:APP is where the app is, such as shop.tasks:app. SIGTERM stops it gently.
     """

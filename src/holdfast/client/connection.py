@@ -25,11 +25,12 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 from .asks import Undo
 from .errors import BadRequest, Error, Unknown
+from .manners import doubt_after
 from .resp import NOT_READY, PUSH, Argv, ProtocolError, Reader, Reply, encode, new_reader
 from .target import Target
 
@@ -51,9 +52,11 @@ class Connection:
         self.is_open = False
         self.used = 0.0
         """When it last brought an answer."""
+        self.doubt: Callable[[Target], bool] | None = None
+        """Asked when an answer is late (`knocking`): shall we go on waiting?"""
         self._reader = reader or new_reader()
         try:
-            self._socket = _connect(target)
+            self._socket = connect(target)
         except (OSError, UnicodeError) as error:
             raise target.unreachable(error) from error
         self._by_kernel = target.tls is None and os.name != "nt"
@@ -73,7 +76,9 @@ class Connection:
             raise self.target.unreachable("it was closed")
         try:  # `_whole`, without what a context manager costs: this is the call each job makes.
             self._send(encode(argv))
-            return self._answer(self.target.allowance(patience))
+            if self.doubt is None:
+                return self._answer(self.target.allowance(patience))
+            return self._answer(self.target.allowance(patience), doubt_after((argv,), patience, self.target))
         except Error:
             self.close()
             raise
@@ -84,11 +89,12 @@ class Connection:
     def call_many(self, commands: Sequence[Argv], patience: float | None = 0.0) -> list[Reply]:
         """Send many commands without waiting in between; their answers in order."""
         replies: list[Reply] = []
+        doubt_s = None if self.doubt is None else doubt_after(commands, patience, self.target)
         for start in range(0, len(commands), PIPELINE_MAX):
             window = commands[start : start + PIPELINE_MAX]
             with self._whole(None):
                 self._send(b"".join(map(encode, window)))
-                replies += [self._answer(self.target.allowance(patience)) for _ in window]
+                replies += [self._answer(self.target.allowance(patience), doubt_s) for _ in window]
         return replies
 
     def receive(self, patience: float | None = None) -> Reply:
@@ -169,15 +175,16 @@ class Connection:
                 part = 1e-6  # 0 would be for ever.
             self._socket.setsockopt(socket.SOL_SOCKET, which, struct.pack("@ll", int(whole), int(part * 1_000_000)))
 
-    def _answer(self, seconds: float | None) -> Reply:
-        while isinstance(reply := self._read(seconds), PUSH):
+    def _answer(self, seconds: float | None, doubt_s: float | None = None) -> Reply:
+        while isinstance(reply := self._read(seconds, doubt_s), PUSH):
             pass
         return reply
 
-    def _read(self, seconds: float | None) -> Reply:
+    def _read(self, seconds: float | None, doubt_s: float | None = None) -> Reply:
+        """What comes next, within `seconds` of silence. After `doubt_s` it is asked whether to go on waiting."""
         try:
             while (reply := self._reader.gets()) is NOT_READY:
-                data = self._receive(seconds)
+                data = self._receive(seconds) if doubt_s is None else self._receive_or_doubt(seconds, doubt_s)
                 if not data:
                     raise self.target.lost("closed by the other side")
                 self._reader.feed(data)
@@ -188,6 +195,18 @@ class Connection:
         except (ProtocolError, TypeError) as error:
             raise self.target.not_a_node(f"it does not speak RESP: {error}") from error
         return reply
+
+    def _receive_or_doubt(self, seconds: float | None, doubt_s: float) -> bytes:
+        began = time.monotonic()
+        while True:
+            try:
+                return self._receive(doubt_s)
+            except TimeoutError:
+                waited = time.monotonic() - began
+                if seconds is not None and waited >= seconds:
+                    raise
+                if self.doubt is None or not self.doubt(self.target):
+                    raise self.target.silent(round(time.monotonic() - began, 1)) from None
 
     def _receive(self, seconds: float | None) -> bytes:
         if self._by_kernel:
@@ -224,7 +243,8 @@ class Connection:
             self.close()
 
 
-def _connect(target: Target) -> socket.socket:
+def connect(target: Target) -> socket.socket:
+    """A socket that nobody has said anything on yet. OSError."""
     if target.path:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no Unix sockets")

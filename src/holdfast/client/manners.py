@@ -25,6 +25,8 @@ SHARED_PATIENCE_S: Final = ADD_TIMEOUT_S
 ALONE: Final = frozenset(("GETJOB", "WAITJOB"))
 CAN_SHARE: Final = os.name != "nt"
 """Elsewhere the kernel does not understand how long we wait for an answer."""
+DOUBT_S: Final = 1.0
+"""An answer that is so late is reason to find out whether its node is there at all (`knocking`)."""
 
 _BY_HAND: Final = "try it with `holdfast cli`"
 ADVICE: Final = {
@@ -68,7 +70,20 @@ def give_up_after(commands: Sequence[Argv], patience: float | None, target: Targ
     return target.allowance(patience)
 
 
+def doubt_after(commands: Sequence[Argv], patience: float | None, target: Target) -> float | None:
+    """Seconds until an answer is so late that it is worth asking whether the node is there; None: it is not."""
+    if target.answer_timeout is None:
+        return None
+    if patience is None:
+        return target.answer_timeout
+    if not all(_is_in(argv, AT_ONCE) for argv in commands):
+        return None
+    return patience + DOUBT_S if target.answer_timeout > DOUBT_S else None
+
+
 def _is_in(argv: Argv, commands: frozenset[str]) -> bool:
+    if argv[0] in commands:
+        return True
     words = [to_text(to_bytes(word)).upper() for word in argv[:2]]
     return words[0] in commands or " ".join(words) in commands
 

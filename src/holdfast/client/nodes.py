@@ -10,7 +10,8 @@ a minute from then on. They are tried in this order:
 A node that could not be reached rests: a tenth of a second, twice as long after each further failure, up to five
 seconds, and a random part less, so that a thousand clients don't come back as one. One that rests is tried only when
 all others have failed, since an answer that nobody can be reached should not rest on a memory. One that takes
-connections and answers nothing (`attending`) rests until it answers: that it can be connected to says nothing.
+connections and answers nothing (`attending`, `knocking`) is tried last until it answers: that it can be connected to
+says nothing.
 
 Moving to the favourite saves messages between the nodes, but moving to and fro costs more than it saves. So it takes
 FAVOUR_OF of FAVOUR_JOBS jobs, and FAVOUR_S since the last move.
@@ -82,9 +83,10 @@ class Nodes:
         now = time.monotonic()
         favourite = self._favourite
 
-        def rank(each: Known) -> tuple[bool, bool, bool]:
+        def rank(each: Known) -> tuple[bool, bool, bool, bool]:
             is_near = near != "" and each.near == near
-            return each.is_silent or each.rests_until > now, not is_near, favourite == "" or each.near != favourite
+            rests = each.rests_until > now
+            return each.is_silent, rests, not is_near, favourite == "" or each.near != favourite
 
         return [each.target for each in sorted(known, key=rank)]
 

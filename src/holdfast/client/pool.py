@@ -8,8 +8,8 @@ place to wait could last for ever.
 
 Which node? `nodes` knows an order. The first that can be reached is used. A node that is leaving, or still loading, has
 not done anything when it says so: the next one is asked. One whose connection breaks is left to the caller as
-`Unknown`; the call after that goes to the next node. So is one that is stopped and answers nothing, after a while; a
-pool with many callers can be told to notice that within seconds (`attending`).
+`Unknown`; the call after that goes to the next node. So is one that is stopped and answers nothing. Where there are
+others, that is noticed within seconds (`knocking`; for asyncio `attending`, if a pool is told to).
 
 A pool does not survive a fork: the child forgets the connections (they are the parent's conversations)
 and makes its own.
@@ -24,14 +24,16 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from .asks import Undo
-from .attending import Attending
+from .attending import Attending, answers
 from .connection import AsyncConnection, Connection
 from .errors import Closed, Error, Leaving, Loading, NoAnswer, TooManyClients, Unknown, Unreachable
+from .knocking import ANSWERS_S, Knocking
 from .manners import SHARED_PATIENCE_S, can_share, check_shared, give_up_after, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
@@ -90,17 +92,20 @@ class Pool(_Trying):
 
     def call(self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = "") -> Reply:
         check_shared(argv)
+        self._knocking.listen()
         failures: list[Error] = []
-        for target in self.nodes.order(near):
+        order = self.nodes.order(near)
+        for target in order:
+            is_last = target is order[-1]
             try:
                 if undo is None and shares(argv, patience, target):
-                    line = self._line(target, patience != 0)
+                    line = self._line(target, patience != 0, is_last)
                     try:
                         reply = line.call(argv)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
-                        reply = self._line(target, patience != 0).call(argv)
+                        reply = self._line(target, patience != 0, is_last).call(argv)
                 else:
-                    reply = self._alone(target, argv, patience, undo)
+                    reply = self._alone(target, argv, patience, undo, is_last)
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
                 continue
@@ -117,12 +122,15 @@ class Pool(_Trying):
             return []
         for argv in commands:
             check_shared(argv)
+        self._knocking.listen()
         failures: list[Error] = []
-        for target in self.nodes.order(near):
+        order = self.nodes.order(near)
+        for target in order:
+            is_last = target is order[-1]
             try:
                 if all(shares(argv, 0, target) for argv in commands):
-                    return self._line(target, False).call_many(commands)
-                return self._alone_many(target, commands)
+                    return self._line(target, False, is_last).call_many(commands)
+                return self._alone_many(target, commands, is_last)
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
         raise none_reachable(failures)
@@ -136,13 +144,14 @@ class Pool(_Trying):
             connections = [*chain.from_iterable(self._idle.values()), *self._busy]
             lines = list(self._lines.values())
             self._idle.clear()
+        self._knocking.close()
         for connection in connections:
             connection.close()
         for line in lines:
             line.close()
 
-    def _line(self, target: Target, is_for_adds: bool) -> Shared:
-        """The shared connection to a node."""
+    def _line(self, target: Target, is_for_adds: bool, is_last: bool = False) -> Shared:
+        """The shared connection to a node. `is_last`: there is no other node to go to."""
         key = (target, is_for_adds)
         line = self._lines.get(key)
         if line is not None and line.is_good():
@@ -152,7 +161,7 @@ class Pool(_Trying):
             if self._is_closed:
                 raise closed()
             if line is None or not line.is_good():
-                line = Shared(target, SHARED_PATIENCE_S if is_for_adds else 0.0)
+                line = Shared(self._open(target, is_last), SHARED_PATIENCE_S if is_for_adds else 0.0)
                 with self._lock:
                     self._lines[key] = line
                 self.nodes.worked(target)
@@ -163,14 +172,45 @@ class Pool(_Trying):
         with contextlib.suppress(Error):
             self.nodes.learned(target, self._line(target, False).call(["HELLO"]))
 
-    def _alone(self, target: Target, argv: Argv, patience: float | None, undo: Undo | None) -> Reply:
+    def _open(self, target: Target, is_last: bool) -> Connection:
+        """A new connection. As long as there is another node, one that says nothing is not waited for: nothing was
+        asked yet."""
+        if is_last:
+            connection = Connection(target)
+        elif self._knocking.is_silent(target):  # Another thread has just found out.
+            raise target.unreachable("it does not answer")
+        else:
+            connection = self._try(target)
+        connection.doubt = self._knocking.is_there
+        return connection
+
+    def _try(self, target: Target) -> Connection:
+        soon = ANSWERS_S if target.answer_timeout is None else min(ANSWERS_S, target.answer_timeout)
+        try:
+            connection = Connection(
+                replace(target, connect_timeout=min(ANSWERS_S, target.connect_timeout), answer_timeout=soon)
+            )
+            try:
+                connection.call(["PING"])
+            except Unknown as error:
+                raise target.unreachable(error.text) from error
+        except Unreachable as error:
+            if isinstance(error.__cause__, NoAnswer):
+                self._knocking.missed(target)
+            raise
+        connection.target = target
+        return connection
+
+    def _alone(
+        self, target: Target, argv: Argv, patience: float | None, undo: Undo | None, is_last: bool
+    ) -> Reply:
         is_waiting = patience is None or patience > 0
         with self._lock:
             if is_waiting and self._waiting >= WAITING_MAX:
                 raise crowded()
             self._waiting += is_waiting
         try:
-            connection = self._checkout(target)
+            connection = self._checkout(target, is_last)
             try:
                 return connection.call(argv, patience, undo)
             finally:
@@ -179,14 +219,14 @@ class Pool(_Trying):
             with self._lock:
                 self._waiting -= is_waiting
 
-    def _alone_many(self, target: Target, commands: Sequence[Argv]) -> list[Reply]:
-        connection = self._checkout(target)
+    def _alone_many(self, target: Target, commands: Sequence[Argv], is_last: bool) -> list[Reply]:
+        connection = self._checkout(target, is_last)
         try:
             return connection.call_many(commands)
         finally:
             self._checkin(connection)
 
-    def _checkout(self, target: Target) -> Connection:
+    def _checkout(self, target: Target, is_last: bool) -> Connection:
         while True:
             with self._lock:
                 if self._is_closed:
@@ -196,15 +236,15 @@ class Pool(_Trying):
                 if connection is not None:
                     self._busy.add(connection)
             if connection is None:
-                return self._connect(target)
+                return self._connect(target, is_last)
             if time.monotonic() - connection.used < IDLE_S or not connection.is_stale():
                 return connection
             with self._lock:
                 self._busy.discard(connection)
             connection.close()
 
-    def _connect(self, target: Target) -> Connection:
-        connection = Connection(target)
+    def _connect(self, target: Target, is_last: bool) -> Connection:
+        connection = self._open(target, is_last)
         self.nodes.worked(target)
         with self._lock:
             if not self._is_closed:
@@ -231,6 +271,7 @@ class Pool(_Trying):
     def _forget(self) -> None:
         """Start with nothing: in a new pool, and in a forked child."""
         self._lock = threading.Lock()
+        self._knocking = Knocking(self.nodes)
         self._making = threading.Lock()
         self._waiting = 0
         """Calls that wait for jobs, or may."""
@@ -309,6 +350,22 @@ class AsyncPool(_Trying):
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
         raise none_reachable(failures)
+
+    async def is_anybody_there(self, seconds: float) -> bool:
+        """Does any node answer a PING within this time? All are asked at once."""
+        asked = [asyncio.ensure_future(answers(target)) for target in self.nodes.targets()]
+        try:
+            async with asyncio.timeout(seconds):
+                for each in asyncio.as_completed(asked):
+                    if await each:
+                        return True
+        except TimeoutError:
+            pass
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return False
 
     async def close(self) -> None:
         self._is_closed = True

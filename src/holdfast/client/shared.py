@@ -28,6 +28,7 @@ from typing import Final
 
 from .connection import READ_BYTES, AsyncConnection, Connection
 from .errors import Closed, Error
+from .manners import DOUBT_S
 from .resp import NOT_READY, PUSH, Argv, ProtocolError, Reply, encode, new_reader
 from .target import Target
 
@@ -60,17 +61,18 @@ class _Ticket:
 class Shared:
     """The connection for threads."""
 
-    def __init__(self, target: Target, patience: float) -> None:
-        self.target = target
-        connection = Connection(target)
+    def __init__(self, connection: Connection, patience: float) -> None:
+        """Over a connection that is nobody else's any more."""
+        self.target = target = connection.target
+        self._doubt = connection.doubt
         self._socket = connection.take_socket()
         self._silence = None if target.answer_timeout is None else target.answer_timeout + patience
         # The kernel watches over silence: a socket with a timeout of Python's costs a system call more each time.
         self._socket.settimeout(None)
         if self._silence is not None:
-            seconds = struct.pack("@ll", int(self._silence), int(self._silence % 1 * 1_000_000))
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, seconds)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, kernels(self._silence))
+            early = self._silence if self._doubt is None else min(self._silence, patience + DOUBT_S)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, kernels(early))
         self._reader = new_reader()
         self._lock = threading.Lock()
         self._outbox: list[bytes] = []
@@ -168,7 +170,7 @@ class Shared:
         reader = self._reader
         try:
             while not mine.is_over:
-                data = self._socket.recv(READ_BYTES)
+                data = self._receive()
                 if not data:
                     raise self.target.lost("closed by the other side")
                 reader.feed(data)
@@ -178,8 +180,6 @@ class Shared:
                         ticket.replies.append(reply)
                         if len(ticket.replies) == ticket.count:
                             self._end(ticket, mine)
-        except BlockingIOError:
-            self._break(self.target.silent(self._silence or 0))
         except OSError as error:
             self._break(self.target.lost(error))
         except (ProtocolError, TypeError) as error:
@@ -188,6 +188,17 @@ class Shared:
             self._break(error)
         self._used = time.monotonic()
         self._pass_on(mine)
+
+    def _receive(self) -> bytes:
+        """What the node sends next. While it is silent, and we are in doubt whether it is there, that is found out."""
+        began = time.monotonic()
+        while True:
+            try:
+                return self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                waited = time.monotonic() - began
+                if self._doubt is None or waited >= (self._silence or 0) or not self._doubt(self.target):
+                    raise self.target.silent(round(time.monotonic() - began, 1)) from None
 
     def _end(self, ticket: _Ticket, reader: _Ticket) -> None:
         """The first in the line has all its answers."""
@@ -231,6 +242,11 @@ class Shared:
                 ticket.error = error
                 ticket.is_over = True
                 ticket.wake()
+
+
+def kernels(seconds: float) -> bytes:
+    """A time as the kernel wants it."""
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 class AsyncShared(asyncio.Protocol):

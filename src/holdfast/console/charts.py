@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
+SERIES = ("added", "done", "wait", "backlog")
+MINUTE_S = 60
 POINTS_MAX = 1440
 """Minutes on one chart: a day."""
 UNFINISHED_S = 120
@@ -29,20 +31,41 @@ def queues(lake: Path | None, sees: Callable[[str], bool]) -> list[str]:
 
 
 def minutes(lake: Path | None, queue: str, sees: Callable[[str], bool]) -> dict[str, Any]:
-    """Columns for the charts: time, added, done, wait p95, backlog, by minute; of one queue, or of all one sees."""
+    """Columns for the charts: time, added, done, wait p95, backlog, of each minute; of one queue, or of all one sees.
+
+    The table has no row for a minute in which nothing happened in a queue. Its backlog is then what it was before.
+    """
     found = table(lake)
     if found is None:
         return {"time": []}
-    rows = [row for row in found.to_pylist() if sees(row["queue"]) and queue in ("", row["queue"])]
-    by_minute: dict[int, dict[str, float]] = {}
-    for row in rows:
-        minute = int(row["minute"].timestamp()) if hasattr(row["minute"], "timestamp") else int(row["minute"])
-        one = by_minute.setdefault(minute, {"added": 0, "done": 0, "wait": 0.0, "backlog": 0})
-        one["added"] += row.get("added") or 0
-        one["done"] += row.get("done") or 0
-        one["wait"] = max(one["wait"], (row.get("wait_ms_p95") or 0) / 1000)
-        one["backlog"] += row.get("backlog") or 0
+    every = [(minute_of(row["minute"]), row) for row in found.to_pylist()]
+    rows = sorted(
+        ((minute, row) for minute, row in every if sees(row["queue"]) and queue in ("", row["queue"])),
+        key=lambda one: one[0],
+    )
     finished = time.time() - UNFINISHED_S
-    latest = sorted(minute for minute in by_minute if minute <= finished)[-POINTS_MAX:]
-    names = ("added", "done", "wait", "backlog")
-    return {"time": latest, **{name: [by_minute[minute][name] for minute in latest] for name in names}}
+    last = max((minute for minute, _ in every if minute <= finished), default=0)
+    if not rows or rows[0][0] > last:
+        return {"time": [], **{name: [] for name in SERIES}}
+    shown = list(range(max(rows[0][0], last - (POINTS_MAX - 1) * MINUTE_S), last + 1, MINUTE_S))
+    series: dict[str, list[float]] = {name: [] for name in SERIES}
+    backlogs: dict[str, int] = {}
+    coming = 0
+    for minute in shown:
+        now: dict[str, float] = dict.fromkeys(SERIES, 0)
+        while coming < len(rows) and rows[coming][0] <= minute:
+            when, row = rows[coming]
+            coming += 1
+            backlogs[row["queue"]] = row.get("backlog") or 0
+            if when == minute:
+                now["added"] += row.get("added") or 0
+                now["done"] += row.get("done") or 0
+                now["wait"] = max(now["wait"], (row.get("wait_ms_p95") or 0) / 1000)
+        now["backlog"] = sum(backlogs.values())
+        for name in SERIES:
+            series[name].append(now[name])
+    return {"time": shown, **series}
+
+
+def minute_of(value: Any) -> int:
+    return int(value.timestamp()) if hasattr(value, "timestamp") else int(value)

@@ -106,6 +106,7 @@ def take_rates(node: Node) -> None:
         passed = node.now - queue.seen_at
         if passed < SOON_MS:
             continue
-        queue.rate_in = (queue.jobs_in - queue.seen_in) * 1000 // passed
-        queue.rate_out = (queue.jobs_out - queue.seen_out) * 1000 // passed
-        queue.seen_in, queue.seen_out, queue.seen_at = queue.jobs_in, queue.jobs_out, node.now
+        handed_out = queue.handed_out()
+        queue.rate_in = (queue.added - queue.seen_in) * 1000 // passed
+        queue.rate_out = (handed_out - queue.seen_out) * 1000 // passed
+        queue.seen_in, queue.seen_out, queue.seen_at = queue.added, handed_out, node.now

@@ -171,6 +171,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     if not node.broken("h1-taker-not-recorded"):
         job.holders |= peer.bit
     job.queue.jobs_out += 1
+    job.queue.moved += 1
     open_move(node, peer, int(number), job)
     records.gave(node, job, peer, number)
     history.moved(node, job, peer)

@@ -183,6 +183,7 @@ def carry_out(node: Node, add: Add) -> None:
         return
     for job in jobs:
         job.state = ACTIVE
+        queue.added += 1
         records.job(node, job)
         history.added(node, job)
         replicate.begin_life(node, job)

@@ -59,6 +59,7 @@ class Queue(Alarm):
         self.added: i64 = 0  # by clients, and accepted
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
+        self.moved: i64 = 0  # of these, to another node; the others went to consumers
         self.redelivered: i64 = 0  # of these, not for the first time
         self.waits: Times = Times()
         self.runs: Times = Times()
@@ -80,7 +81,7 @@ class Queue(Alarm):
         self.census: i64 = -1  # the walk that `counting` is of
         self.counting: Tally = Tally()
         self.counted: Tally = self.counting
-        self.seen_in: i64 = 0  # jobs_in and jobs_out when rates were last taken
+        self.seen_in: i64 = 0  # added, and handed out to consumers, when rates were last taken
         self.seen_out: i64 = 0
         self.seen_at: i64 = now
         self.rate_in: i64 = 0  # per second
@@ -153,6 +154,10 @@ class Queue(Alarm):
             if len(found) >= count:
                 break
         return found
+
+    def handed_out(self) -> i64:
+        """How often a job of this queue went to a consumer here."""
+        return self.jobs_out - self.moved
 
     def note_import(self, index: i64, now: i64) -> None:
         """A peer gave us a job. The rate is that of the last few seconds."""

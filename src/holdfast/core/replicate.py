@@ -562,10 +562,8 @@ def abort(node: Node, job: Job, error: bytes) -> None:
 
 
 def abandon(node: Node, job: Job) -> bool:
-    """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged.
-
-    It was accepted, then, as far as anybody can tell; its producer gets the id.
-    """
+    """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged. It was accepted,
+    then, as far as anybody can tell; its producer gets the id."""
     task = job.task
     if not isinstance(task, Adding):
         return False
@@ -573,6 +571,7 @@ def abandon(node: Node, job: Job) -> bool:
     if job.state != WAIT_REPL:
         return False
     job.queue.adding -= 1
+    job.queue.added += 1
     history.added(node, job)
     acks.mark(node, job, acks.DONE)
     node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")

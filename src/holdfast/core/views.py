@@ -28,7 +28,11 @@ QUEUES_MAX: Final = 10_000
 FIELDS: Final = [
     b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age", b"in-per-second", b"out-per-second",
     b"out", b"delayed", b"moving", b"ended", b"dead-kept", b"acked", b"nacked", b"dead", b"expired", b"lease-lost",
+    b"added", b"handed-out",
 ]
+FIRST: Final = 18
+"""Of FIELDS: what a node tells of each queue. The others follow after the last queue, where an older node stops
+reading; and one that is older does not tell them."""
 OLDEST: Final = 5  # of FIELDS: the largest counts, not the sum
 
 
@@ -49,11 +53,16 @@ class View(Question):
         count = reader.u32()
         if count > QUEUES_MAX:
             raise BadFrame("more queues than a node tells of")
+        rows: dict[bytes, list[int]] = {}
         for _ in range(count):
             name = reader.name()
-            values = [int(reader.long()) for _ in FIELDS]
             if len(name) > QUEUE_NAME_BYTES_MAX:
                 raise BadFrame("a queue name longer than there are")
+            rows[name] = [int(reader.long()) for _ in range(FIRST)]
+        tells_more = reader.more()
+        for name, values in rows.items():
+            for _ in range(len(FIELDS) - FIRST):
+                values.append(int(reader.long()) if tells_more else 0)
             self.add(name, values)
 
     def reply(self, node: Node, out: BytesWriter) -> None:
@@ -96,14 +105,20 @@ def figures(node: Node, queue: Queue) -> list[int]:
         int(queue.rate_in), int(queue.rate_out),
         int(tally.out), int(tally.delayed), int(tally.moving), int(tally.ended), int(tally.dead),
         int(queue.acked), int(queue.nacked), int(queue.died), int(queue.expired), int(queue.lease_lost),
+        int(queue.added), int(queue.handed_out()),
     ]
 
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     queues = wanted(node, reader.data)
     bus.write_u32(out, len(queues))
+    rest: list[int] = []
     for queue in queues:
         bus.write_name(out, queue.name)
-        for value in figures(node, queue):
+        values = figures(node, queue)
+        for value in values[:FIRST]:
             bus.write_i64(out, value)
+        rest += values[FIRST:]
+    for value in rest:
+        bus.write_i64(out, value)
 

@@ -5,6 +5,7 @@ them. What it knows is asked of the nodes each time.
 """
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.client.errors import Error
+from holdfast.client.pool import AsyncPool
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.version import VERSION
 from holdfast.gateway import jobs, live, problems, queues, simple, sites, stream, tunnel
@@ -26,6 +28,9 @@ from holdfast.gateway.who import Door
 
 ABOUT = """Jobs over HTTP. Times are seconds. A job's body is `body` where it is text and `body64` where it is not.
 Errors are problem+json; 429 and 503 mean try again later, 504 that nobody knows whether it happened."""
+
+READY_S = 0.8
+"""Then all nodes are asked whether they are there."""
 
 
 class Figures:
@@ -100,7 +105,7 @@ def add_health(app: FastAPI) -> None:
         """It can reach a node, and that node takes commands."""
         gate: Behind = request.app.state.behind
         try:
-            await gate.queue.call("PING")
+            await some_node_answers(gate.queue)
         except Error as error:
             return problems.problem(503, "NotReady", str(error))
         return PlainTextResponse("ready\n")
@@ -109,6 +114,20 @@ def add_health(app: FastAPI) -> None:
     async def metrics(request: Request) -> Response:
         """Figures of this gateway for Prometheus; each node has its own."""
         return Response(generate_latest(request.app.state.figures.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+async def some_node_answers(queue: AsyncQueue) -> None:
+    """Raises if none does. Whoever asks this waits a second or two: that the node whose turn it is takes its time must
+    not look as if nobody were there."""
+    asked = asyncio.ensure_future(queue.call("PING"))
+    try:
+        done, _ = await asyncio.wait([asked], timeout=READY_S)
+        if not done and isinstance(queue.channel, AsyncPool) and await queue.channel.is_anybody_there(READY_S):
+            return
+        await asked
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
 
 
 def description(app: FastAPI) -> dict[str, Any]:

@@ -34,7 +34,7 @@ EVERY_S = 1.0
 LISTENERS_MAX = 1000
 """Open streams of one gateway; a browser opens one per tab."""
 SUMMED = ("len", "held", "out", "delayed", "blocked", "jobs-in", "jobs-out", "in-per-second", "out-per-second",
-          "dead-kept", "acked", "nacked", "expired")
+          "dead-kept", "acked", "nacked", "expired", "added", "handed-out")
 
 
 class Live:

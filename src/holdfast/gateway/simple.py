@@ -103,5 +103,5 @@ async def stats(asking: Asking, gate: Gate) -> dict[str, int]:
     return {
         "queueSize": int(row.get("len", 0)), "leased": int(row.get("out", 0)), "delayed": int(row.get("delayed", 0)),
         "maxSize": int(bound) if isinstance(bound, int | bytes) else 0,
-        "added": int(row.get("jobs-in", 0)), "taken": int(row.get("jobs-out", 0)),
+        "added": int(row.get("added", 0)), "taken": int(row.get("handed-out", 0)),
     }

@@ -7,6 +7,7 @@ The ports are the usual ones where they are free; a folder that has been used be
 """
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import socket
@@ -31,7 +32,13 @@ START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
 LOOK_S = 0.05
 LOCK = "up.lock"
-SUMMED = ("len", "out", "delayed", "dead-kept", "jobs-in", "acked", "nacked", "in-per-second", "out-per-second")
+SUMMED = ("len", "out", "delayed", "dead-kept", "added", "acked", "nacked", "in-per-second", "out-per-second")
+
+
+COUNTERS = ("added", "acked", "nacked")
+"""Of SUMMED: what each node counts from its start, and so begins again when it does."""
+ASK_S = 2.0
+"""For a node to answer that is asked by itself."""
 
 
 class StartError(Exception):
@@ -59,6 +66,38 @@ class Figures:
     """Nodes that did not answer: what they know is not in the sums."""
     words: str = ""
     """Why there are none."""
+
+
+class Since:
+    """Counters as they would be if no node had ever been away or started again. What a node that does not answer had
+    counted stays in the sum; so does what one had counted that begins again with nothing."""
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[str, str], int] = {}
+        self._missing: dict[tuple[str, str], int] = {}
+        """What those have counted that are away now."""
+        self._before: dict[tuple[str, str], int] = {}
+        """And what was counted in earlier lives."""
+
+    def take(self, rows: list[dict[str, Any]], is_whole: bool) -> None:
+        """The counters in the rows become those since we look. `is_whole`: each node is in these sums."""
+        named = {str(row["name"]): row for row in rows}
+        for name in [*named, *sorted({queue for queue, _ in self._shown if queue not in named})]:
+            row = named.setdefault(name, {"name": name})
+            for counter in COUNTERS:
+                row[counter] = self._take((name, counter), int(row.get(counter) or 0), is_whole)
+        rows[:] = named.values()
+
+    def _take(self, key: tuple[str, str], now: int, is_whole: bool) -> int:
+        shown = self._shown.get(key, 0)
+        known = now + self._before.get(key, 0)
+        if is_whole:
+            self._missing[key] = 0
+            self._before[key] = self._before.get(key, 0) + max(0, shown - known)
+        else:
+            self._missing[key] = max(self._missing.get(key, 0), shown - known)
+        self._shown[key] = now + self._before.get(key, 0) + self._missing[key]
+        return self._shown[key]
 
 
 def is_free(port: int) -> bool:
@@ -107,6 +146,7 @@ class Whole:
         self.processes: list[Process] = []
         self.notes: list[str] = []
         self.queue: Queue | None = None
+        self.since = Since()
         self.lock: BinaryIO | None = None
 
     # -- what there is -------------------------------------------------------------------------------------
@@ -233,24 +273,42 @@ class Whole:
         if self.queue is None:
             return Figures(words="not yet")
         try:
-            reply: Any = self.queue.call("CLUSTER", "QSTAT", "*")
+            rows, silent = self.ask()
         except Error as error:
             return Figures(words=str(error))
-        rows, silent = reply
         named = [{key.decode(): plain(value) for key, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
+        away = self.names_of([plain(each) for each in silent])
+        is_whole = not away and all(each.is_up() for each in self.processes if each.name.startswith("node "))
+        self.since.take(named, is_whole)
         totals = {name: sum(int(row.get(name) or 0) for row in named) for name in SUMMED}
-        away = [self.name_of(plain(each)) for each in silent]
         return Figures(totals, sorted(named, key=lambda row: str(row["name"])), away)
 
-    def name_of(self, node_id: str) -> str:
-        """What a node is called here; the others know where it was."""
+    def ask(self) -> tuple[Any, Any]:
+        """The sums, and who is not in them. A node that has just come back misses the others, who miss nobody: where
+        half of them are missing, each is asked, and the one that knows most is believed."""
         assert self.queue is not None
+        reply: Any = self.queue.call("CLUSTER", "QSTAT", "*")
+        best: tuple[Any, Any] = (reply[0], reply[1])
+        for port in self.ports if 2 * len(best[1]) >= self.plan.nodes else ():
+            with contextlib.suppress(Error):
+                with doors.open(f"holdfast://{HOST}:{port}", connect_timeout=ASK_S, answer_timeout=ASK_S) as queue:
+                    reply = queue.call("CLUSTER", "QSTAT", "*")
+                if len(reply[1]) < len(best[1]):
+                    best = (reply[0], reply[1])
+        return best
+
+    def names_of(self, silent: list[str]) -> list[str]:
+        """What nodes are called here, and whether they run; the others know where they were."""
+        assert self.queue is not None
+        if not silent:
+            return []
         try:
-            lines = plain(self.queue.call("CLUSTER", "NODES")).splitlines()
+            lines = [line.split() for line in plain(self.queue.call("CLUSTER", "NODES")).splitlines()]
         except Error:
             lines = []
-        places = [line.split()[1] for line in lines if line.startswith(node_id)]
-        return next((each.name for each in self.processes if each.where in places), f"node {node_id[:8]}")
+        names = {each.where: f"{each.name} ({'no answer' if each.is_up() else 'away'})" for each in self.processes}
+        places = {words[0]: words[1] for words in lines if len(words) > 1}
+        return [names.get(places.get(each, ""), f"node {each[:8]}") for each in silent]
 
     def stop(self) -> Iterator[str]:
         """In the order that loses nothing. What had to be killed is said."""

@@ -24,7 +24,7 @@ ABOUT: Final = {
     "holdfast_queue_workers_waiting": ("gauge", "Workers that wait for a job of this queue"),
     "holdfast_jobs_added_total": ("counter", "Jobs that clients added and that were accepted"),
     "holdfast_jobs_queued_total": ("counter", "Jobs put into the queue, each time one is"),
-    "holdfast_jobs_delivered_total": ("counter", "Jobs handed out"),
+    "holdfast_jobs_delivered_total": ("counter", "Jobs handed out to workers, each time one is"),
     "holdfast_jobs_redelivered_total": ("counter", "Jobs handed out, and not for the first time"),
     "holdfast_jobs_acked_total": ("counter", "Jobs acknowledged"),
     "holdfast_jobs_nacked_total": ("counter", "Jobs given back as failed"),

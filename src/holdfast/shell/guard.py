@@ -86,9 +86,9 @@ class Guard:
         if self.logins is None:
             return
         try:
-            self.logins.reload()
+            changed = self.logins.reload()
             users.set_users(self.server.node, self.logins.users)
-            log.info("users reloaded: %d", len(self.logins.users))
+            log.info("users reloaded: %d (%s)", len(self.logins.users), changed)
         except SettingsError as error:
             log.error("users not reloaded: %s", error)
 

@@ -124,6 +124,11 @@ def read_patterns(words: object) -> list[bytes]:
     return [] if b"*" in patterns else patterns
 
 
+def entries_of(users: dict[bytes, User], kept: dict[bytes, Kept]) -> dict[str, tuple[int, list[bytes], bytes]]:
+    """What is said of each, to be compared."""
+    return {name.decode(): (user.roles, user.patterns, kept[name].digest) for name, user in users.items()}
+
+
 class Logins:
     """Finds out whether secrets are right, and says so to `answer` when it has."""
 
@@ -139,10 +144,18 @@ class Logins:
         self.wrong: dict[str, int] = {}  # tries that were wrong, by address; the oldest are forgotten
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def reload(self) -> None:
-        """Read the file again. Raises SettingsError, and then all stays as it was."""
+    def reload(self) -> str:
+        """Read the file again; who has changed. Raises SettingsError, and then all stays as it was."""
+        before = entries_of(self.users, self.kept)
         self.users, self.kept = read_users(self.path)
         self.known.clear()
+        after = entries_of(self.users, self.kept)
+        groups = {
+            "added": after.keys() - before.keys(), "removed": before.keys() - after.keys(),
+            "changed": {name for name in after.keys() & before.keys() if after[name] != before[name]},
+        }
+        said = [f"{word} {', '.join(sorted(names))}" for word, names in groups.items() if names]
+        return "; ".join(said) or "the same as before"
 
     def check(self, session: object, address: str, name: bytes, secret: bytes) -> None:
         task = asyncio.get_running_loop().create_task(self.find_out(session, address, name, secret))

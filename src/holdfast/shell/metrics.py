@@ -1,8 +1,9 @@
 """Figures of a node for Prometheus, and whether it is well: GET /metrics, /healthz, /readyz on a port of its own.
 
 The loop that serves clients never waits for a scrape. Every few seconds, if somebody has asked lately, it copies its
-counters into a snapshot, which is a list of numbers; a thread makes text of the latest and sends it. What a scrape
-costs clients is the copy alone: some microseconds per queue, of at most so many queues.
+counters into a snapshot, which is a list of numbers; a thread makes text of the latest and sends it. The first scrape
+after a long time waits for the loop's next copy, which is a second away. What a scrape costs clients is the copy alone:
+some microseconds per queue, of at most so many queues.
 
     healthz   200 while the loop turns                     503 if it has not for some seconds
     readyz    200 when commands are run                    503 while the journal is read, or cannot be written
@@ -32,7 +33,9 @@ QUEUES_MAX: Final = 1000
 TAKE_EVERY_S: Final = 5
 """How old a figure may be: less than the usual time between scrapes."""
 WANTED_S: Final = 300
-"""Who has not asked for so long gets a first answer that is older."""
+"""Who has not asked for so long has to wait a moment for the first answer."""
+FRESH_S: Final = 3.0
+"""So long it waits at most; then the loop is stuck, and old figures are better than none."""
 STUCK_S: Final = 15.0
 """A loop that has not turned for so long is stuck: far longer than any command takes."""
 REQUEST_S: Final = 10.0
@@ -41,7 +44,7 @@ REQUEST_S: Final = 10.0
 STATES: Final = {"queued": b"len", "leased": b"out", "delayed": b"delayed", "dead": b"dead-kept"}
 COUNTED: Final = {
     "holdfast_jobs_added_total": b"added", "holdfast_jobs_redelivered_total": b"redelivered",
-    "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"jobs-out",
+    "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"handed-out",
     "holdfast_jobs_acked_total": b"acked", "holdfast_jobs_nacked_total": b"nacked",
     "holdfast_jobs_dead_total": b"dead", "holdfast_jobs_expired_total": b"expired",
     "holdfast_leases_lost_total": b"lease-lost",
@@ -119,12 +122,12 @@ def take(server: Server) -> Snapshot:
 def add_queues(server: Server, found: Snapshot) -> None:
     node = server.node
     queues = list(node.queues.values())
-    others = dict.fromkeys([*views.FIELDS, b"added", b"redelivered"], 0)
+    others = dict.fromkeys([*views.FIELDS, b"redelivered"], 0)
     if len(queues) > QUEUES_MAX:
         queues.sort(key=lambda queue: queue.held, reverse=True)
     for place, queue in enumerate(queues):
         row = dict(zip(views.FIELDS, views.figures(node, queue), strict=True))
-        row |= {b"added": int(queue.added), b"redelivered": int(queue.redelivered)}
+        row[b"redelivered"] = int(queue.redelivered)
         if place < QUEUES_MAX:
             add_queue(found, queue.name.decode("utf-8", "backslashreplace"), row)
         else:
@@ -174,6 +177,8 @@ class Metrics:
         self.snapshot = take(server)
         self.turned = time.monotonic()
         self.asked = 0.0
+        self.taken = threading.Condition()
+        """The loop has copied its figures."""
         self.not_ready = "starting"
         try:
             self.http = ThreadingHTTPServer((host, port), handler(self))
@@ -194,6 +199,8 @@ class Metrics:
         every = TAKE_EVERY_S if now - self.asked < WANTED_S else WANTED_S
         if now - self.snapshot.taken >= every:
             self.snapshot = take(self.server)
+            with self.taken:
+                self.taken.notify_all()
             self.server.note_wake(self.server.sockets.turn())  # asked for figures, it counts (core/census.py)
 
     def answer(self, path: str) -> tuple[int, str]:
@@ -203,7 +210,9 @@ class Metrics:
         stuck = f"the node has done nothing for {now - self.turned:.0f} s\n"
         if path == "/metrics":
             self.asked = now
-            return 200, text_of(self.snapshot, now)
+            with self.taken:
+                self.taken.wait_for(lambda: now - self.snapshot.taken <= TAKE_EVERY_S, FRESH_S)
+            return 200, text_of(self.snapshot, time.monotonic())
         if path == "/healthz":
             return (503, stuck) if is_stuck else (200, "ok\n")
         if path == "/readyz":

@@ -253,7 +253,7 @@ class Server:
         self.node.apply_settings()
         self.apply_settings()
         self.guard.reload()
-        log.info("settings reloaded: %s", ", ".join(changed) or "nothing has changed")
+        log.info("settings reloaded: %s", ", ".join(changed) or "no setting has changed")
 
     def make_room_for_clients(self) -> None:
         """Each client takes a file descriptor: ask the system for as many, or be content with fewer clients."""

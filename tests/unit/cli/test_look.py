@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from holdfast import doors
 from holdfast.cli import common, look
 from holdfast.cli.handle import add, take
-from holdfast.cli.top import top
+from holdfast.cli.main import main
+from holdfast.cli.top import short, top
 
 
 def run(command: click.Command, port: int, *words: str) -> Result:
@@ -63,6 +64,60 @@ def test_a_schedule_is_listed_with_the_time_of_its_next_run(port: int) -> None:
 def test_a_queue_that_is_not_there_is_no_success(port: int) -> None:
     shown = run(look.queues, port, "nosuch")
     assert shown.exit_code == 1 and "no queue matches 'nosuch'" in shown.stderr
+
+
+def test_queues_are_found_by_pattern(port: int) -> None:
+    for name in ("bulk.a", "bulk.b", "other"):
+        assert run(add, port, name, "x").exit_code == 0
+    rows = json.loads(run(look.queues, port, "bulk.*", "--json").stdout)
+    assert [row["name"] for row in rows] == ["bulk.a", "bulk.b"]
+    assert run(look.queues, port, "none.*").exit_code == 1
+
+
+NOBODYS = "DI0f0c0cb7000660583a96f481c08a9ff960623a8805a1SQ"
+
+
+@pytest.mark.parametrize(("command", "words"), [
+    (look.explain, [NOBODYS]), (look.explain, [NOBODYS, "--json"]), (look.show_job, [NOBODYS]),
+    (look.dead, ["delete", NOBODYS]), (look.dead, ["retry", NOBODYS]),
+])
+def test_a_job_that_is_not_there_is_no_success(port: int, command: click.Command, words: list[str]) -> None:
+    assert run(command, port, *words).exit_code == common.NOTHING
+
+
+def test_a_state_there_is_none_of_is_answered_with_those_there_are(port: int) -> None:
+    shown = run(look.jobs, port, "--state", "bogus")
+    assert shown.exit_code == 2 and "leased" in shown.stderr and "delayed" in shown.stderr
+
+
+def test_a_job_is_shown_in_words(port: int) -> None:
+    with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
+        job = queue.add("words", "x", headers={"a": "b"}, retry=300)
+    shown = run(look.show_job, port, job).stdout
+    lines = dict(line.split(None, 1) for line in shown.splitlines())
+    assert lines["ctime"].startswith("2") and lines["ctime"].count(":") == 2
+    assert (lines["retry"], lines["headers"], lines["next-requeue-within"]) == ("300 s", "a: b", "-")
+    assert "None" not in shown and "[" not in shown
+    assert isinstance(json.loads(run(look.show_job, port, job, "--json").stdout)["ctime"], int)
+
+
+def test_empty_lines_are_no_jobs_and_a_queue_has_a_name(port: int) -> None:
+    words = ["lines", "-", "--connect", f"holdfast://127.0.0.1:{port}"]
+    added = CliRunner().invoke(add, words, input="one\n\n  \ntwo\r\n")
+    assert added.exit_code == 0 and len(added.stdout.split()) == 2
+    with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
+        assert [job.text for job in queue.take("lines")] == ["one", "two"]
+    nameless = run(add, port, "", "x")
+    assert nameless.exit_code == 2 and "name of the queue is empty" in nameless.stderr
+
+
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    assert "..." not in CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
+
+
+def test_a_long_name_leaves_room_for_the_figures() -> None:
+    assert short("q" * 41) == "q" * 41
+    assert short("a" * 100 + "b" * 100) == "a" * 20 + "…" + "b" * 20
 
 
 def test_top_is_not_drawn_into_a_pipe(port: int) -> None:

@@ -3,11 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from librt.strings import BytesWriter
 from tests.unit.core.making import Bench
 
 from holdfast.core import heal, views
 from holdfast.core.job import HANDED_OUT
+from holdfast.core.session import Session
 from holdfast.testing.sim.cluster import Cluster
+from holdfast.wire.bus import Reader
 
 
 def figures(sim: Cluster, at: str, queue: str) -> dict[str, int]:
@@ -40,6 +43,35 @@ def test_rates_are_of_the_last_second() -> None:
         seen.append(figures(sim, "B", "q")["in-per-second"])
     assert 10 <= max(seen) <= 80
     assert seen[-1] == 0
+
+
+def test_a_job_that_moves_to_another_node_is_added_and_handed_out_once() -> None:
+    """Added at A and taken at B: in `jobs-in` and `jobs-out` it is at both, and the rates are of what clients did."""
+    sim = Cluster(nodes="AB", seed=2)
+    sim.run_for(seconds=2)
+    for _ in range(40):
+        sim.add_job(at="A", replicate=1, retry_s=3600)
+    seen = []
+    for _ in range(60):
+        sim.consume(at="B")
+        sim.run_for(seconds=0.01)
+        seen.append(figures(sim, "B", "q"))
+    assert (seen[-1]["added"], seen[-1]["handed-out"]) == (40, 40)
+    assert seen[-1]["jobs-in"] > 40
+    assert max(each["out-per-second"] for each in seen) <= 45
+    assert figures(sim, "A", "q") == seen[-1]
+
+
+def test_what_an_older_node_does_not_tell_is_not_counted() -> None:
+    """Its answer ends after the last queue."""
+    bench = Bench()
+    bench.do("ADDJOB", "q", "x", "0")
+    answer = BytesWriter()
+    views.tell(bench.node, bench.node.peers[0], Reader(b"*"), answer)
+    for data, added in ((answer.getvalue(), 1), (answer.getvalue()[:-16], 0)):
+        view = views.View(Session(1, "", 0, True))
+        view.hear(bench.node, bench.node.peers[0], Reader(data))
+        assert dict(zip(views.FIELDS, view.rows[b"q"], strict=True))[b"added"] == added
 
 
 def lone() -> Bench:

@@ -53,6 +53,15 @@ def test_a_wait_ends_with_the_first_hand_out_and_a_run_with_its_ack() -> None:
     assert (queue.added, queue.jobs_out, queue.redelivered, queue.acked) == (1, 1, 0, 1)
 
 
+def test_each_job_is_added_once_whatever_it_says_about_itself() -> None:
+    bench = Bench()
+    for words in ([], ["DELAY", "5"], ["UNIQUE", "k"], ["GROUP", "g"], ["DOMAIN", "d"], ["TENANT", "t"]):
+        add(bench, *words)
+    add(bench, "UNIQUE", "k")  # is there already
+    bench.do("ADDJOBS", "q", "0", "2", "a", "b")
+    assert queue_of(bench).added == 8
+
+
 def test_a_delay_is_no_wait() -> None:
     bench = Bench()
     add(bench, "DELAY", "10")
