@@ -163,6 +163,30 @@ def test_ticked_jobs_are_moved(opened: Opener, queue: holdfast.Queue) -> None:
     assert queue.length("to-there") == 2 and queue.length("from-here") == 1
 
 
+def test_enter_does_what_the_field_is_for(opened: Opener, queue: holdfast.Queue) -> None:
+    """In "Move to" it moves, or says that it does not know where to; and on a tick it does nothing."""
+    ids = [queue.add("entered", f"{number}", delay=600) for number in range(2)]
+    page = opened(f"/console/job?id={ids[0]}")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "Nothing was done")
+    page.get_by_label("Move to").fill("entered-2")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "1 job was moved.")
+    page.goto("/console/jobs?queue=entered&state=delayed")
+    page.locator("#rows input").first.check()
+    page.locator("#rows input").first.press("Enter")
+    page.get_by_label("Move to").fill("entered-2")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "1 job was moved.")
+    page.goto("/console/scheduled")
+    page.locator("#rows input").first.check()
+    page.locator("#rows input").first.press("Enter")
+    expect(page.locator("h1")).to_have_text("Scheduled")
+    expect(page.locator(".said")).to_have_count(0)
+    assert queue.length("entered") == 0 and queue.length("entered-2") == 0  # none was run
+    assert queue.cancel(ids[0]) == queue.cancel(ids[1]) == "cancelled"
+
+
 def test_a_queue_is_set_paused_moved_and_emptied(opened: Opener, queue: holdfast.Queue) -> None:
     queue.add_many("levers", ["a", "b", "c"])
     page = opened("/console/queue?name=levers")

@@ -164,6 +164,11 @@
     if (event.target.matches("[data-every]")) event.target.form.querySelectorAll('input[name="id"]').forEach((box) => { box.checked = event.target.checked; });
   });
 
+  // Enter on a tick would press the first button of its form, whatever that does.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.matches("form[method=post] input[type=checkbox]")) event.preventDefault();
+  });
+
   // On a phone the menu is wider than the screen: where we are is in sight.
   const here = document.querySelector("header nav [aria-current]");
   if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
