@@ -212,6 +212,35 @@ def test_a_queue_is_set_paused_moved_and_emptied(opened: Opener, queue: holdfast
     assert queue.length("levers-2") == 0
 
 
+def test_saving_settings_leaves_alone_what_others_have_changed(opened: Opener, queue: holdfast.Queue) -> None:
+    """While a page is open the queue is paused, its attempts set, its maxlen set: saving keeps what was not touched on
+    the page, and asks about what was. A form that is refused and sent again is no other."""
+    queue.add("shared", "x")
+    page = opened("/console/queue?name=shared")
+    queue.pause("shared", "out")
+    queue.configure("shared", attempts=4)
+    page.get_by_label(re.compile("^maxlen")).fill("1234")
+    page.get_by_label(re.compile("^rate")).fill("often")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label(re.compile("^attempts"))).to_have_value("4")
+    queue.configure("shared", attempts=5)
+    page.get_by_label(re.compile("^rate")).fill("7/s")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Changed: maxlen, rate.")
+    found = queue.settings("shared")
+    assert (found["paused"], found["attempts"], found["maxlen"], found["rate"]) == (b"out", 5, 1234, b"7/s")
+    queue.configure("shared", maxlen=50)
+    page.get_by_label(re.compile("^maxlen")).fill("99")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Nothing was saved, as somebody else has changed it: maxlen was 1234 and is 50 now.")
+    assert queue.settings("shared")["maxlen"] == 50
+    expect(page.get_by_label(re.compile("^maxlen"))).to_have_value("99")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Changed: maxlen.")
+    assert queue.settings("shared")["maxlen"] == 99
+
+
 def test_dead_jobs_are_brought_back(opened: Opener, queue: holdfast.Queue) -> None:
     for number in range(3):
         queue.add("lazarus", f"{number}", attempts=1)

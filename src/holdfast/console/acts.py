@@ -6,11 +6,13 @@ check as everywhere, at the queue that asks in its name.
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Response
 from starlette.datastructures import FormData
 
 from holdfast.client.queue import AsyncQueue
+from holdfast.client.resp import Reply
 from holdfast.console import data
 from holdfast.console.view import Acting, quoted
 from holdfast.gateway import models
@@ -52,13 +54,28 @@ async def add(
 
 @router.post("/queue/set")
 async def queue_set(seen: Acting, name: Name) -> Response:
+    """What was changed on the page, and no more: others may have set the rest since it was loaded. Where they have set
+    the same thing, nothing is saved, and the page shows both."""
     form = await seen.request.form()
-    changes = {str(key)[4:]: str(value).strip() for key, value in form.items() if str(key).startswith("set-")}
-    known = {key: models.plain(value) for key, value in (await seen.asking.settings(name)).items()}
-    changed = {key: value for key, value in changes.items() if value != str(known.get(key, ""))}
+    stored = settings_shown(await seen.asking.settings(name))
+    typed = {str(key)[4:]: str(value).strip() for key, value in form.items() if str(key).startswith("set-")}
+    were = {key: str(form.get(f"was-{key}", stored.get(key, ""))).strip() for key in typed}
+    changed = {key: value for key, value in typed.items() if value not in (were[key], stored.get(key, ""))}
+    path = f"queue?name={quoted(name)}"
+    crossed = [key for key in changed if stored.get(key, "") != were[key]]
+    if crossed:
+        news = "; ".join(f"{key} was {were[key] or 'not set'} and is {stored[key] or 'not set'} now" for key in crossed)
+        again = urlencode({f"set-{key}": value for key, value in changed.items()})
+        return seen.back(f"{path}&{again}", f"Nothing was saved, as somebody else has changed it: {news}. "
+                                            "Save again to have it as it is below.")
     if changed:
         await seen.asking.configure(name, **changed)
-    return seen.back(f"queue?name={quoted(name)}", f"Changed: {', '.join(changed) or 'nothing'}.")
+    return seen.back(path, f"Changed: {', '.join(changed) or 'nothing'}.")
+
+
+def settings_shown(settings: dict[str, Reply]) -> dict[str, str]:
+    """A queue's settings as its form has them; what is not set is empty."""
+    return {key: "" if value is None else str(models.plain(value)) for key, value in settings.items()}
 
 
 @router.post("/queue/pause")

@@ -99,7 +99,11 @@ async def problem_page(request: Request, title: str, words: str, code: int) -> R
     """What went wrong, for whoever it is; and the way back to the form, with what was typed into it."""
     form = FORMS.get(request.url.path.removeprefix("/console/")) if request.method == "POST" else None
     given = (await request.form()).items() if form is not None else ()
-    typed = {key: value for key, value in given if key != "form_token" and len(str(value)) <= TYPED_MAX}
+    sent = {key: str(value) for key, value in given if key != "form_token"}
+    settings = [key[4:] for key in sent if key.startswith("set-")]
+    untouched = {name for name in settings if sent[f"set-{name}"] == sent.get(f"was-{name}")}
+    left_out = {f"{word}-{name}" for name in untouched for word in ("set", "was")}  # others may have changed them
+    typed = {key: value for key, value in sent.items() if key not in left_out and len(value) <= TYPED_MAX}
     values = {"title": title, "words": words, "form": form, "typed": typed}
     try:
         seen = await view(request, behind(request))
@@ -169,7 +173,7 @@ async def queues(
 @router.get("/queue")
 async def queue(seen: Seen, name: Annotated[str, Query(max_length=1000)]) -> Response:
     found = next(iter(await totals(seen.asking, name)), {})
-    settings = {key: models.plain(value) for key, value in (await seen.asking.settings(name)).items()}
+    settings = acts.settings_shown(await seen.asking.settings(name))
     _, waiting = await data.jobs(seen.asking, {"queue": name or data.UNNAMED, "state": "queued"}, "0", 10)
     return seen.page("queue", name=name, row=found, settings=settings, waiting=waiting,
                      hints=data.SETTING_HINTS, tenants=await data.tenants(seen.asking, name))
