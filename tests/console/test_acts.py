@@ -37,6 +37,22 @@ def test_a_job_is_added_run_moved_and_deleted(opened: Opener, queue: holdfast.Qu
     assert queue.length("elsewhere") == 0
 
 
+def test_the_body_of_a_job_is_what_was_typed(opened: Opener, queue: holdfast.Queue) -> None:
+    typed = "\n\none\n  two\n"
+    page = opened("/console/add?queue=typed-lines")
+    page.get_by_label("Body").fill(typed)
+    page.get_by_label("Attempts").fill("abc")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label("Body")).to_have_value(typed)
+    page.get_by_label("Attempts").fill("2")
+    page.get_by_role("button", name="Add").click()
+    said(page, "The job was added.")
+    job = queue.next("typed-lines", timeout=5)
+    assert job.text == typed
+    job.done()
+
+
 def test_what_does_not_fit_is_said_on_a_page(opened: Opener, gateway: Gateway) -> None:
     page = opened("/console/add")
     page.get_by_label("Queue").fill("q")

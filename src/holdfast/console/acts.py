@@ -48,6 +48,7 @@ async def add(
     keys: Any = {name: value for name, value in (("domain", domain), ("group", group), ("tenant", tenant)) if value}
     if attempts is not None:
         keys["attempts"] = attempts
+    body = body.replace("\r\n", "\n")  # a browser sends each end of a line like this, whatever was typed
     made = await seen.asking.add(queue, body, priority=priority, delay=delay, **keys)
     return seen.back(f"job?id={made}", "The job was added.")
 
