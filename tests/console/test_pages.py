@@ -74,6 +74,17 @@ def test_a_hostile_body_is_shown_as_text(opened: Opener) -> None:
     assert page.title().startswith("Job ")
 
 
+def test_a_body_of_json_is_shown_as_it_is(opened: Opener, queue: holdfast.Queue) -> None:
+    text = '\n{"order":12345678901234567890.5,"x":1,"x":2}'
+    page = opened(f"/console/job?id={queue.add('as-it-is', text.strip())}")
+    assert page.locator("pre.body").text_content() == text.strip()
+    page.get_by_text("In lines, as JSON").click()
+    expect(page.locator("pre.laid-out")).to_contain_text('"order": 12345678901234567890.5,')
+    page.goto(f"/console/job?id={queue.add('as-it-is', text)}")
+    assert page.locator("pre.body").text_content() == text
+    queue.flush("as-it-is")
+
+
 def test_nothing_but_our_own_files_may_run(opened: Opener) -> None:
     page = opened("/console/")
     for path, _ in PAGES.values():
