@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "gateway": ({"client", "core", "doors", "history", "shell", "wire", "gateway", "console"},
                 {"fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "google", "grpc", "grpc_health",
                  "grpc_reflection", "grpc_tools"}),
-    "console": ({"client", "core", "gateway", "pipeline", "console"}, {"fastapi", "starlette", "jinja2"}),
+    "console": ({"client", "core", "gateway", "pipeline", "console"}, {"fastapi", "starlette", "jinja2", "markupsafe"}),
     "local": ({"client", "doors", "tasks", "pipeline", "local"}, set()),
     "form": ({"core"}, set()),
     "__init__": ({"form", "client", "core", "doors", "serving", "tasks"}, set()),

@@ -1,6 +1,7 @@
 """Every page, in both themes: it shows what is there, logs no error, and axe finds nothing serious."""
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 
@@ -169,6 +170,24 @@ def test_history_tells_times_as_the_dashboard_does(opened: Opener) -> None:
     expect(page.locator(".u-wrap").first).to_be_visible()
     assert page.request.get("/console/history.json?queue=big").json()["time"][-1] == 1767272340
     page.screenshot(path=SHOTS / "history-utc.png")
+
+
+def test_times_are_those_of_who_looks_and_name_their_zone(opened: Opener, queue: holdfast.Queue) -> None:
+    """On a page of a job, of schedules, on charts. Without JavaScript they are UTC, and say so."""
+    dead = queue.dead(count=1, queue="broken")[0]
+    died = dt.datetime.fromtimestamp(dead.died_ms // 1000, dt.UTC)
+    there = died.astimezone(dt.timezone(dt.timedelta(hours=5, minutes=30)))
+    page = opened(f"/console/job?id={dead.id}", timezone_id="Asia/Kolkata")
+    expect(page.get_by_role("row", name=re.compile("^died"))).to_contain_text(f"{there:%Y-%m-%d %H:%M:%S} GMT+5:30")
+    expect(page.locator(".timeline time").first).to_contain_text("GMT+5:30")
+    page.goto("/console/scheduled")
+    expect(page.get_by_role("row", name="nightly").locator("time")).to_contain_text("GMT+5:30")
+    for path in ("/console/", "/console/history?queue=big"):
+        page.goto(path)
+        expect(page.locator(".u-legend").first).to_contain_text("Time, GMT+5:30")
+    page.goto("/console/history?queue=big")
+    plain = opened(f"/console/job?id={dead.id}", timezone_id="Asia/Kolkata", java_script_enabled=False)
+    expect(plain.locator("main")).to_contain_text(f"{died:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(opened: Opener) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from jinja2 import UndefinedError
+from markupsafe import Markup
 
 UNREADABLE = (TypeError, ValueError, UndefinedError)
 """What is not there, or no number: shown as a dash, not as a broken page."""
@@ -51,10 +52,14 @@ def ago(unix_ms: Any) -> str:
 
 
 def moment(unix_ms: Any) -> str:
+    """A point in time, with its zone: UTC here, since a gateway does not know where it is looked at; console.js makes
+    it the local time of who looks."""
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(unix_ms) / 1000))
+        when = time.gmtime(float(unix_ms) / 1000)
+        day, clock = time.strftime("%Y-%m-%d", when), time.strftime("%H:%M:%S", when)
     except (*UNREADABLE, OverflowError, OSError):
         return "–"
+    return Markup('<time datetime="{0}T{1}Z">{0} {1} UTC</time>').format(day, clock)
 
 
 def size(value: Any) -> str:

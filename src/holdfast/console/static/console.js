@@ -14,6 +14,14 @@
       }
     }
   };
+  // Times are those of who looks, and say of which zone; without this script they are UTC, and say that.
+  const zone = (when) => new Intl.DateTimeFormat("en-GB", {timeZoneName: "short"}).formatToParts(when)
+    .find((part) => part.type === "timeZoneName").value;
+  document.querySelectorAll("time[datetime]").forEach((place) => {
+    const when = new Date(place.dateTime);
+    place.title = place.textContent;
+    place.textContent = `${when.toLocaleDateString("sv")} ${when.toTimeString().slice(0, 8)} ${zone(when)}`;
+  });
   const put = (place, value) => { place.textContent = (place.dataset.as === "span" ? span : number)(value); };
 
   // The theme: the system's, unless somebody has chosen (theme.js).
@@ -36,6 +44,7 @@
     }
     again() {
       if (this.plot) this.plot.destroy();
+      const latest = this.data[0].length ? new Date(this.data[0].at(-1) * 1000) : new Date();
       const colours = [css("--mark"), css("--warn"), css("--good")];
       const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), size: 4}};
       const clock = (u, splits) => splits.map((at) => {
@@ -47,11 +56,11 @@
       this.plot = new uPlot({
         width: this.place.clientWidth || 400, height: HEIGHT, scales, cursor: {points: {size: 6}},
         axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52}],
-        series: [{value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
+        series: [{label: `Time, ${zone(latest)}`, value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
           {label: name, stroke: colours[i], width: 2, fill: i === 0 ? colours[0] + "22" : undefined, points: {show: false}}))],
       }, this.data, this.place);
     }
-    show(data) { this.data = data; this.plot.setData(data); }
+    show(data) { this.data = data; this.again(); }
     push(time, values) {
       this.data[0].push(time); values.forEach((value, i) => this.data[i + 1].push(value || 0));
       if (this.data[0].length > POINTS) this.data.forEach((column) => column.shift());
