@@ -146,6 +146,23 @@ def test_long_names_do_not_push_the_rest_out_of_sight(opened: Opener, queue: hol
     queue.flush(name)
 
 
+FITS = """(place, words) => {
+  const words_at = document.createRange(), tile = place.parentElement.getBoundingClientRect();
+  place.textContent = words;
+  words_at.selectNodeContents(place);
+  return words_at.getClientRects().length === 1 && words_at.getBoundingClientRect().right <= tile.right;
+}"""
+
+
+def test_a_long_wait_stays_in_its_tile(opened: Opener) -> None:
+    page = opened("/console/")
+    for width in (1280, 1024, 800, 390, 320):
+        page.set_viewport_size({"width": width, "height": 900})
+        for key, words in (("oldest-age", "23 min 16 s"), ("acked", "12,345,678")):
+            tile = page.locator(f'[data-total="{key}"]').first
+            assert tile.evaluate(FITS, words), (width, words)
+
+
 def test_what_is_not_found_is_said_in_words(opened: Opener) -> None:
     page = opened("/console/queues?find=zzz")
     expect(page.locator("main")).to_contain_text("No queue matches “zzz”")
