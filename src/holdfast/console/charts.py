@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.console.names import coded
+
 COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
 POINTS_MAX = 1440
 """Minutes on one chart: a day."""
@@ -33,7 +35,7 @@ def minutes(lake: Path | None, queue: str, sees: Callable[[str], bool]) -> dict[
     found = table(lake)
     if found is None:
         return {"time": []}
-    rows = [row for row in found.to_pylist() if sees(row["queue"]) and queue in ("", row["queue"])]
+    rows = [row for row in found.to_pylist() if sees(row["queue"]) and queue in ("", coded(row["queue"]))]
     by_minute: dict[int, dict[str, float]] = {}
     for row in rows:
         minute = int(row["minute"].timestamp()) if hasattr(row["minute"], "timestamp") else int(row["minute"])

@@ -5,9 +5,12 @@ import json
 import re
 import time
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import UndefinedError
 from markupsafe import Markup
+
+from holdfast.console import names
 
 UNREADABLE = (TypeError, ValueError, UndefinedError)
 """What is not there, or no number: shown as a dash, not as a broken page."""
@@ -129,11 +132,24 @@ def jobs(count: Any) -> str:
     return f"{number(count)} {'job' if count == 1 else 'jobs'}"
 
 
-def called(name: Any) -> str:
-    """A queue's name; the empty one is a name, too, but nothing to click on."""
-    return str(name) or "(empty)"
+def link(name: Any) -> str:
+    """A name in an address."""
+    return quote(names.coded(name), safe="")
 
 
-FILTERS = {"called": called, "line": line, "jobs": jobs,
+def shown_coded(text: str) -> Markup:
+    """A name that came with an address."""
+    return names.shown(names.decoded(text))
+
+
+def sendable(value: Any) -> Any:
+    """Whatever a page says: text with bytes in it that are none is shown with backslashes."""
+    if isinstance(value, str) and not value.isascii():
+        return type(value)(value.encode("utf-8", "backslashreplace").decode())
+    return value
+
+
+FILTERS = {"called": names.called, "shown": names.shown, "coded": names.coded, "link": link,
+           "shown_coded": shown_coded, "line": line, "jobs": jobs,
            "number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body,
            "is_cut": is_cut, "laid_out": laid_out}

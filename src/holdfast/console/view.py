@@ -14,21 +14,23 @@ from fastapi.responses import RedirectResponse
 from starlette.templating import Jinja2Templates
 
 from holdfast.client.errors import Error, NotAllowed
+from holdfast.client.resp import to_text
 from holdfast.console import session
-from holdfast.console.shown import FILTERS
+from holdfast.console.shown import FILTERS, sendable
 from holdfast.core.rights import ADMIN, CONSUME, PRODUCE, User
 from holdfast.core.users import may_touch
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.live import seen_by
 from holdfast.gateway.members import NEAR
 from holdfast.gateway.problems import Unauthorized
-from holdfast.gateway.queues import figures
+from holdfast.gateway.queues import figures, name_of
 from holdfast.gateway.who import ANYBODY, check
 
 HERE = Path(__file__).resolve().parent
 templates = Jinja2Templates(HERE / "templates")
 templates.env.filters.update(FILTERS)
 templates.env.autoescape = True
+templates.env.finalize = sendable
 
 MENU = [
     ("", "Dashboard"), ("queues", "Queues"), ("jobs", "Jobs"), ("workers", "Workers"), ("scheduled", "Scheduled"),
@@ -64,7 +66,7 @@ class View:
         check(self.user, ["INFO"])
         found, self.silent = await figures(self.gate.queue, "*")
         rows = seen_by(self.user, {"queues": found})["queues"]
-        return sorted(rows, key=lambda row: str(row.get("name")))
+        return sorted(({**row, "name": to_text(name_of(row))} for row in rows), key=lambda row: str(row["name"]))
 
     def is_bound(self) -> bool:
         """Whether this user may see some queues only; then what lists all of them is refused."""
@@ -145,7 +147,3 @@ async def optional(asked: Any, otherwise: Any) -> Any:
         raise
     except Error:
         return otherwise
-
-
-def quoted(name: str) -> str:
-    return quote(name, safe="")

@@ -74,21 +74,23 @@
 
   // The list of queues: what came up since the page was made is added, what went is taken out. The order stays, so that
   // nothing jumps away under the hand.
+  const key = (row) => row.key ?? row.name;  // as pages write a name (names.py)
   const list = (queues) => {
     const body = document.querySelector("[data-rows]"), blank = document.getElementById("new-row");
     if (!body) return;
     const {first, most, find, by} = body.dataset, from = Number(first);
-    const fitting = queues.filter((row) => row.name.toLowerCase().includes(find.toLowerCase()));
+    const fitting = queues.filter((row) => [row.name, row.shown || ""].some((each) => each.toLowerCase().includes(find.toLowerCase())));
     document.querySelectorAll("[data-count]").forEach((each) => put(each, fitting.length));
     fitting.sort((a, b) => (by === "held" ? b.held - a.held : 0) || (a.name < b.name ? -1 : 1));
-    const wanted = new Set(fitting.slice(from, from + Number(most)).map((row) => row.name));
+    const wanted = new Map(fitting.slice(from, from + Number(most)).map((row) => [key(row), row]));
     if (!wanted.size) return;
     body.querySelectorAll("tr").forEach((line) => { if (!wanted.delete(line.dataset.queue)) line.remove(); });
-    wanted.forEach((name) => {
+    wanted.forEach((row, name) => {
       const line = blank.content.firstElementChild.cloneNode(true), link = line.querySelector("a");
       line.dataset.queue = name;
       link.href = `/console/queue?name=${encodeURIComponent(name)}`;
-      link.textContent = link.title = name || "(empty)";
+      link.title = link.firstElementChild.textContent = row.shown || name;
+      link.firstElementChild.className = row.shown && row.shown !== row.name ? "odd" : "";
       body.append(line);
     });
   };
@@ -122,7 +124,7 @@
       say(figures.error ? NOTHING : without(figures.silent || []));
       if (figures.error) return;
       list(figures.queues); strip(figures.nodes || []);
-      const rows = new Map(figures.queues.map((row) => [row.name, row])), sums = figures.totals;
+      const rows = new Map(figures.queues.map((row) => [key(row), row])), sums = figures.totals;
       live.forEach((part) => {
         const source = part.dataset.only !== undefined ? rows.get(part.dataset.only) || {} : sums;
         part.querySelectorAll("[data-total]").forEach((each) => put(each, source[each.dataset.total]));
