@@ -8,6 +8,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from tests.console.conftest import HOSTILE, JOBS, QUEUES, ROOT, SHOTS, Opener
+from tests.proc.harness import until
 
 import holdfast
 
@@ -106,6 +107,34 @@ def test_a_thousand_steps_through_the_lists(opened: Opener) -> None:
     page.get_by_role("link", name="More", exact=True).click()
     expect(page.locator("#rows tr").first).not_to_contain_text(first)
     expect(page.locator("#rows tr")).to_have_count(50)
+
+
+def test_queues_are_sorted_by_their_figures(opened: Opener, queue: holdfast.Queue) -> None:
+    """Over all pages, not within one; the list stays so while figures come in."""
+    for name, count in (("zz-sorted-1", 40), ("zz-sorted-2", 30), ("aa-sorted-3", 35)):
+        queue.add_many(name, ["x"] * count, replicate=1)
+    page = opened("/console/queues")
+    link = page.get_by_role("columnheader", name="queued").get_by_role("link")
+    until(lambda: page.reload() and "aa-sorted-3" in page.locator("main").inner_text())
+    link.click()
+    page.wait_for_url("**by=len**")
+    expect(page.locator("tr[data-queue]").first).to_contain_text("big")
+    expect(page.get_by_role("columnheader", name="queued")).to_have_attribute("aria-sort", "descending")
+    names = page.locator("tr[data-queue]").evaluate_all("rows => rows.map(each => each.dataset.queue)")
+    assert [each for each in names if "-sorted-" in each] == ["zz-sorted-1", "aa-sorted-3", "zz-sorted-2"]
+    queue.add("zz-sorted-1", "x", replicate=1)
+    expect(page.locator('tr[data-queue="zz-sorted-1"] [data-field="len"]')).to_have_text("41")
+    assert page.locator("tr[data-queue]").evaluate_all("rows => rows.map(each => each.dataset.queue)")[:3] == names[:3]
+    link.click()
+    expect(page.get_by_role("columnheader", name="queued")).to_have_attribute("aria-sort", "ascending")
+    expect(page.locator("main")).not_to_contain_text("-sorted-")
+    page.get_by_role("link", name="More", exact=True).click()
+    expect(page.get_by_role("columnheader", name="queued")).to_have_attribute("aria-sort", "ascending")
+    for column in ("longest wait", "dead", "in /s", "out /s", "queue"):
+        page.get_by_role("columnheader", name=column, exact=True).get_by_role("link").click()
+        expect(page.locator("th[aria-sort]")).to_have_text(column)
+    for name in ("zz-sorted-1", "zz-sorted-2", "aa-sorted-3"):
+        queue.flush(name)
 
 
 def test_a_filter_that_fits_few_of_many_jobs_answers_soon(opened: Opener) -> None:

@@ -23,6 +23,13 @@ from holdfast.gateway.queues import figures
 PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
 """Their values are names as a page writes them (names.py); nothing is any."""
+COLUMNS = [
+    ("name", "queue"), ("len", "queued"), ("out", "with workers"), ("delayed", "delayed"), ("dead-kept", "dead"),
+    ("in-per-second", "in /s"), ("out-per-second", "out /s"), ("oldest-age", "longest wait"),
+    ("acked", "done since start"), ("blocked", "idle workers"),
+]
+"""Of a list of queues, which can be sorted by each."""
+BUSY = "busy"
 COUNTED = {"leased": "out", "delayed": "delayed", "dead": "dead-kept"}
 """States of which a queue knows how many there are."""
 ANSWER_S = 2.0
@@ -87,6 +94,22 @@ async def or_none(asked: Awaitable[list[Any]]) -> list[Any] | None:
         return await asked
     except (Unreachable, Unknown):
         return None
+
+
+def ranked(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
+    """Queues, which come by name, with the largest figure first, or with a minus before it the smallest. BUSY is what
+    goes on now: jobs that come and go, then those that wait, then how long. console.js ranks in the same way."""
+    key = by.removeprefix("-")
+    if key == "name":
+        return rows if by == key else rows[::-1]
+
+    def figures_of(row: dict[str, Any]) -> tuple[int, ...]:
+        in_s, out_s, length, age, figure = (
+            int(row.get(name) or 0) for name in ("in-per-second", "out-per-second", "len", "oldest-age", key))
+        return (in_s + out_s, length, age) if key == BUSY else (figure,)
+
+    turn = -1 if by == key else 1
+    return sorted(rows, key=lambda row: [turn * each for each in figures_of(row)])
 
 
 def text(reply: Any) -> Any:

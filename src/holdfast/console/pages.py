@@ -158,21 +158,24 @@ async def dashboard(seen: Seen) -> Response:
     if not seen.may(READ) and seen.may(PRODUCE):
         return guarded(RedirectResponse("/console/add"), seen)  # all there is for somebody who only adds
     rows = await seen.figures()
-    busiest = sorted(rows, key=lambda row: -int(row.get("held", 0)))[:BUSIEST]
-    return seen.page("dashboard", sums=live.summed(rows), rows=busiest, most=BUSIEST, count=len(rows),
+    return seen.page("dashboard", sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST], most=BUSIEST,
+                     count=len(rows), by=data.BUSY, columns=data.COLUMNS,
                      members=members.told(await members.nodes(seen.asking), seen.silent))
 
 
 @router.get("/queues")
 async def queues(
-    seen: Seen, find: Annotated[str, Query(max_length=200)] = "", page: Annotated[int, Query(ge=0)] = 0
+    seen: Seen, find: Annotated[str, Query(max_length=200)] = "", page: Annotated[int, Query(ge=0)] = 0,
+    by: Annotated[str, Query(max_length=40)] = "name",
 ) -> Response:
+    by = by if by.removeprefix("-") in dict(data.COLUMNS) else "name"
     wanted = find.lower()
     rows = [row for row in await seen.figures()
             if any(wanted in each.lower() for each in (row["name"], names.called(row["name"])))]
     first = page * data.PAGE
-    return seen.page("queues", rows=rows[first:first + data.PAGE], count=len(rows), find=find, number=page, first=first,
-                     most=data.PAGE, has_more=len(rows) > first + data.PAGE)
+    return seen.page("queues", rows=data.ranked(rows, by)[first:first + data.PAGE], count=len(rows), find=find,
+                     number=page, first=first, most=data.PAGE, has_more=len(rows) > first + data.PAGE, by=by,
+                     columns=data.COLUMNS)
 
 
 @router.get("/queue")

@@ -75,13 +75,23 @@
   // The list of queues: what came up since the page was made is added, what went is taken out. The order stays, so that
   // nothing jumps away under the hand.
   const key = (row) => row.key ?? row.name;  // as pages write a name (names.py)
+  const ranking = (by) => {  // as data.py ranks
+    const column = by.replace(/^-/, ""), turn = by === column ? 1 : -1, byName = (a, b) => (a.name < b.name ? -1 : 1);
+    if (column === "name") return (a, b) => turn * byName(a, b);
+    const of = (row, name) => Number(row[name] || 0);
+    const figures = (row) => (column === "busy" ? [of(row, "in-per-second") + of(row, "out-per-second"), of(row, "len"), of(row, "oldest-age")] : [of(row, column)]);
+    return (a, b) => {
+      const [mine, others] = [figures(a), figures(b)], at = mine.findIndex((each, i) => each !== others[i]);
+      return at < 0 ? byName(a, b) : turn * (others[at] - mine[at]);
+    };
+  };
   const list = (queues) => {
     const body = document.querySelector("[data-rows]"), blank = document.getElementById("new-row");
     if (!body) return;
     const {first, most, find, by} = body.dataset, from = Number(first);
     const fitting = queues.filter((row) => [row.name, row.shown || ""].some((each) => each.toLowerCase().includes(find.toLowerCase())));
     document.querySelectorAll("[data-count]").forEach((each) => put(each, fitting.length));
-    fitting.sort((a, b) => (by === "held" ? b.held - a.held : 0) || (a.name < b.name ? -1 : 1));
+    fitting.sort(ranking(by));
     const wanted = new Map(fitting.slice(from, from + Number(most)).map((row) => [key(row), row]));
     if (!wanted.size) return;
     body.querySelectorAll("tr").forEach((line) => { if (!wanted.delete(line.dataset.queue)) line.remove(); });
