@@ -155,8 +155,8 @@ async def logout(seen: Acting) -> Response:
 
 @router.get("/")
 async def dashboard(seen: Seen) -> Response:
-    if not seen.may(READ) and seen.may(PRODUCE):
-        return guarded(RedirectResponse("/console/add"), seen)  # all there is for somebody who only adds
+    if not seen.may(READ) and seen.menu():  # what there is for somebody who only adds, or works
+        return guarded(RedirectResponse(f"/console/{seen.menu()[-1][0]}"), seen)
     rows = await seen.figures()
     return seen.page("dashboard", sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST], most=BUSIEST,
                      count=len(rows), by=data.BUSY, columns=data.COLUMNS,
@@ -219,6 +219,8 @@ async def job_body(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Resp
 @router.get("/workers")
 async def workers(seen: Seen) -> Response:
     rows = await optional(seen.asking.workers(), [])
+    if not seen.may(READ):
+        return seen.page("workers", rows=rows, held=[], has_more=False, choice=None)
     choice = await seen.choice("")
     following, held = await data.jobs(seen.asking, {"state": "leased"}, "0") if choice is None else ("0", [])
     return seen.page("workers", rows=rows, held=held, has_more=following != "0", choice=choice)
@@ -286,4 +288,4 @@ async def events(seen: Seen) -> Response:
 
 @router.get("/add")
 async def add_page(seen: Seen, queue: Coded = "") -> Response:
-    return seen.page("add", queue=queue)
+    return seen.page("add", 200 if seen.may(PRODUCE) else 403, queue=queue)

@@ -201,7 +201,11 @@
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (Date.now() - going < 1000 && event.key in places) { location.href = "/console/" + places[event.key]; return; }
+    if (Date.now() - going < 1000 && event.key in places) {  // a page that is in the menu: others are not for this user
+      const link = document.querySelector(`header nav a[href="/console/${places[event.key]}"]`);
+      if (link) link.click();
+      return;
+    }
     if (event.key === "g") going = Date.now();
     else if (event.key === "/") { const box = document.getElementById("filter"); if (box) { event.preventDefault(); box.focus(); } }
     else if (event.key === "t") flip();
