@@ -179,6 +179,22 @@ def test_ticked_jobs_are_moved(opened: Opener, queue: holdfast.Queue) -> None:
     assert queue.length("to-there") == 2 and queue.length("from-here") == 1
 
 
+def test_jobs_are_not_moved_to_where_they_are(opened: Opener, queue: holdfast.Queue) -> None:
+    made = queue.add("stays", "x")
+    page = opened("/console/queue?name=stays")
+    page.get_by_label("Move all waiting jobs to").fill("stays")
+    page.get_by_role("button", name="Move", exact=True).click()
+    said(page, "Nothing was moved: stays is where they are.")
+    for path in (f"job?id={made}", "jobs?queue=stays"):
+        page.goto(f"/console/{path}")
+        if path.startswith("jobs"):
+            page.get_by_label("all matching the filter").check()
+        page.get_by_label("Move to").fill("stays")
+        page.get_by_role("button", name="Move", exact=True).click()
+        said(page, "Nothing was moved")
+    assert queue.length("stays") == 1
+
+
 def test_enter_does_what_the_field_is_for(opened: Opener, queue: holdfast.Queue) -> None:
     """In "Move to" it moves, or says that it does not know where to; and on a tick it does nothing."""
     ids = [queue.add("entered", f"{number}", delay=600) for number in range(2)]

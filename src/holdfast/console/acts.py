@@ -36,6 +36,10 @@ def said(what: str, count: int) -> str:
     return f"{count:,} {'job was' if count == 1 else 'jobs were'} {DONE.get(what, what)}."
 
 
+def there_already(name: str) -> str:
+    return f"Nothing was moved: {called(name)} is where they are."
+
+
 def left_out(without: set[str]) -> str:
     """Whose jobs are not among "all"; nothing where all nodes answer."""
     return f"Left out, as there is no answer: the jobs of {', '.join(sorted(without))}." if without else ""
@@ -99,6 +103,8 @@ async def queue_flush(seen: Acting, name: Name, typed: Word = "") -> Response:
 @router.post("/queue/move")
 async def queue_move(seen: Acting, name: Name, to: Name) -> Response:
     """All jobs that wait in it."""
+    if to == name:
+        return seen.back(f"queue?name={link(name)}", there_already(name))
     without: set[str] = set()
     count = await act_on_all(seen.asking, "move", {"queue": names.coded(name), "state": "queued"}, names.coded(to),
                              without)
@@ -117,12 +123,14 @@ async def jobs_act(
     path = back if back.split("?")[0] in BACK else "jobs"
     if what not in DONE or (what == "move" and not queue):
         return seen.back(path, "Nothing was done: say what, and to move jobs, where to.")
+    filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
+    if what == "move" and filters["queue"] and names.decoded(filters["queue"]) == names.decoded(queue):
+        return seen.back(path, there_already(names.decoded(queue)))
     if not is_all:
         ids = chosen(form)[:ACT_MAX]
         if not ids:
             return seen.back(path, "Nothing was done: no job was chosen.")
         return seen.back(path, said(what, await act(seen.asking, what, ids, queue)))
-    filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
     if not any(filters.values()):
         return seen.back(path, "Nothing was done: without a filter, “all matching” would be every job there is.")
     without: set[str] = set()
