@@ -66,6 +66,21 @@ def test_a_job_is_shown_with_why_it_waits_and_its_attempts(opened: Opener, queue
     expect(main).to_contain_text("api.example")
 
 
+def test_a_job_is_told_in_words_and_its_title_tells_it_from_others(opened: Opener, queue: holdfast.Queue) -> None:
+    """Many tabs of jobs of one node: each has its queue and its own digits in its title."""
+    ids = [queue.add("titled", "x", retry=0, replicate=1, unique=f"u{number}") for number in range(2)]
+    titles = []
+    for each in ids:
+        page = opened(f"/console/job?id={each}")
+        titles.append(page.title())
+        assert "titled" in page.title() and page.title().split()[1] in page.locator("h1").inner_text()
+        words = page.locator("table.facts").last.inner_text()
+        assert "copies asked for" in words and "at most once" in words and "unique key" in words
+        assert not re.search(r"ctime|repl\b|nacks|-ms|[a-z]-[a-z]", words), words
+    assert titles[0] != titles[1]
+    queue.flush("titled")
+
+
 def test_a_hostile_body_is_shown_as_text(opened: Opener) -> None:
     page = opened("/console/jobs?queue=hostile")
     expect(page.locator("#rows")).to_contain_text("<script>")

@@ -282,3 +282,18 @@ def of_cluster(info: dict[str, str]) -> tuple[list[tuple[str, str]], list[tuple[
     told = [("nodes that can be reached", f"{others + 1} of {facts.get('known_nodes', others + 1)}")]
     told += [(words, facts[name]) for name, words in TOLD.items() if name in facts]
     return told, [(name.removeprefix("count_"), value) for name, value in facts.items() if name.startswith("count_")]
+
+OF_A_JOB = {
+    "queue": "queue", "node": "told by node", "ctime": "added", "ttl": "expires in", "delay": "delay it was added with",
+    "retry": "comes back if not done within", "repl": "copies asked for", "nacks": "given back by workers, times",
+    "additional-deliveries": "queued again for other reasons, times", "next-requeue-within": "queued again in",
+    "next-awake-within": "its node looks at it again in", "priority": "priority, 0 to 9", "unique": "unique key",
+    "until": "its unique key is taken until it is", "index": "number in its batch", "parent": "added by job",
+    "onfail": "if it fails for good, its group will", "attempts": "attempts at most",
+    "backoff-ms": "wait after the first failure", "backoff-most-ms": "wait after a failure at most",
+    "failures": "failed attempts", "round": "sent back from the dead, times", "cause": "cause of death", "died": "died",
+    "token": "token of its lease", "worker": "worker", "address": "address of the worker",
+    "leased-ms": "with the worker for", "progress": "progress, of 1", "progress-text": "what the worker says of it",
+    "cancelled": "the worker was told to give up",
+}
+"""Fields of SHOW in words for people; others go by their name."""

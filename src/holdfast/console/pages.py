@@ -202,7 +202,7 @@ async def job(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Response:
     if found is None:
         return seen.page("problem", 404, title="Nobody knows this job",
                          words="It was done, deleted, or has expired; or the node that holds it is away.")
-    return seen.page("job", job=found, why=await optional(seen.asking.explain(id), None),
+    return seen.page("job", job=found, labels=data.OF_A_JOB, why=await optional(seen.asking.explain(id), None),
                      holders=[each.near for each in await members.nodes(seen.asking)
                               if each.id in (found.get("nodes-delivered") or [])])
 
