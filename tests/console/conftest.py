@@ -77,8 +77,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = table.new_folder()
     folder.mkdir(parents=True)
     pq.write_table(pa.table({
-        "queue": ["big"] * 60, "minute": pa.array(minutes, pa.timestamp("us", "UTC")), "added": list(range(60)),
-        "done": list(range(60)), "wait_ms_p95": [50.0] * 60, "backlog": [7] * 60,
+        "queue": ["big"] * 60 + ["", "long-" + "n" * 200],
+        "minute": pa.array([*minutes, *minutes[:2]], pa.timestamp("us", "UTC")), "added": list(range(62)),
+        "done": list(range(62)), "wait_ms_p95": [50.0] * 62, "backlog": [7] * 62,
     }), folder / "part.parquet")
     table.change({"2026-01-01": folder}, time_column="minute")
     return made.folder

@@ -37,6 +37,22 @@ def test_a_job_is_added_run_moved_and_deleted(opened: Opener, queue: holdfast.Qu
     assert queue.length("elsewhere") == 0
 
 
+def test_the_body_of_a_job_is_what_was_typed(opened: Opener, queue: holdfast.Queue) -> None:
+    typed = "\n\none\n  two\n"
+    page = opened("/console/add?queue=typed-lines")
+    page.get_by_label("Body").fill(typed)
+    page.get_by_label("Attempts").fill("abc")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label("Body")).to_have_value(typed)
+    page.get_by_label("Attempts").fill("2")
+    page.get_by_role("button", name="Add").click()
+    said(page, "The job was added.")
+    job = queue.next("typed-lines", timeout=5)
+    assert job.text == typed
+    job.done()
+
+
 def test_what_does_not_fit_is_said_on_a_page(opened: Opener, gateway: Gateway) -> None:
     page = opened("/console/add")
     page.get_by_label("Queue").fill("q")
@@ -163,6 +179,46 @@ def test_ticked_jobs_are_moved(opened: Opener, queue: holdfast.Queue) -> None:
     assert queue.length("to-there") == 2 and queue.length("from-here") == 1
 
 
+def test_jobs_are_not_moved_to_where_they_are(opened: Opener, queue: holdfast.Queue) -> None:
+    made = queue.add("stays", "x")
+    page = opened("/console/queue?name=stays")
+    page.get_by_label("Move all waiting jobs to").fill("stays")
+    page.get_by_role("button", name="Move", exact=True).click()
+    said(page, "Nothing was moved: stays is where they are.")
+    for path in (f"job?id={made}", "jobs?queue=stays"):
+        page.goto(f"/console/{path}")
+        if path.startswith("jobs"):
+            page.get_by_label("all matching the filter").check()
+        page.get_by_label("Move to").fill("stays")
+        page.get_by_role("button", name="Move", exact=True).click()
+        said(page, "Nothing was moved")
+    assert queue.length("stays") == 1
+
+
+def test_enter_does_what_the_field_is_for(opened: Opener, queue: holdfast.Queue) -> None:
+    """In "Move to" it moves, or says that it does not know where to; and on a tick it does nothing."""
+    ids = [queue.add("entered", f"{number}", delay=600) for number in range(2)]
+    page = opened(f"/console/job?id={ids[0]}")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "Nothing was done")
+    page.get_by_label("Move to").fill("entered-2")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "1 job was moved.")
+    page.goto("/console/jobs?queue=entered&state=delayed")
+    page.locator("#rows input").first.check()
+    page.locator("#rows input").first.press("Enter")
+    page.get_by_label("Move to").fill("entered-2")
+    page.get_by_label("Move to").press("Enter")
+    said(page, "1 job was moved.")
+    page.goto("/console/scheduled")
+    page.locator("#rows input").first.check()
+    page.locator("#rows input").first.press("Enter")
+    expect(page.locator("h1")).to_have_text("Scheduled")
+    expect(page.locator(".said")).to_have_count(0)
+    assert queue.length("entered") == 0 and queue.length("entered-2") == 0  # none was run
+    assert queue.cancel(ids[0]) == queue.cancel(ids[1]) == "cancelled"
+
+
 def test_a_queue_is_set_paused_moved_and_emptied(opened: Opener, queue: holdfast.Queue) -> None:
     queue.add_many("levers", ["a", "b", "c"])
     page = opened("/console/queue?name=levers")
@@ -186,6 +242,35 @@ def test_a_queue_is_set_paused_moved_and_emptied(opened: Opener, queue: holdfast
     page.get_by_role("button", name="Delete all jobs").click()
     said(page, "3 jobs were deleted.")
     assert queue.length("levers-2") == 0
+
+
+def test_saving_settings_leaves_alone_what_others_have_changed(opened: Opener, queue: holdfast.Queue) -> None:
+    """While a page is open the queue is paused, its attempts set, its maxlen set: saving keeps what was not touched on
+    the page, and asks about what was. A form that is refused and sent again is no other."""
+    queue.add("shared", "x")
+    page = opened("/console/queue?name=shared")
+    queue.pause("shared", "out")
+    queue.configure("shared", attempts=4)
+    page.get_by_label(re.compile("^maxlen")).fill("1234")
+    page.get_by_label(re.compile("^rate")).fill("often")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page.get_by_label(re.compile("^attempts"))).to_have_value("4")
+    queue.configure("shared", attempts=5)
+    page.get_by_label(re.compile("^rate")).fill("7/s")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Changed: maxlen, rate.")
+    found = queue.settings("shared")
+    assert (found["paused"], found["attempts"], found["maxlen"], found["rate"]) == (b"out", 5, 1234, b"7/s")
+    queue.configure("shared", maxlen=50)
+    page.get_by_label(re.compile("^maxlen")).fill("99")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Nothing was saved, as somebody else has changed it: maxlen was 1234 and is 50 now.")
+    assert queue.settings("shared")["maxlen"] == 50
+    expect(page.get_by_label(re.compile("^maxlen"))).to_have_value("99")
+    page.get_by_role("button", name="Save").click()
+    said(page, "Changed: maxlen.")
+    assert queue.settings("shared")["maxlen"] == 99
 
 
 def test_dead_jobs_are_brought_back(opened: Opener, queue: holdfast.Queue) -> None:

@@ -74,3 +74,19 @@ def test_who_wants_all_jobs_is_told_whose_are_not_among_them(monkeypatch: pytest
     cluster = Cluster(monkeypatch, {ONE.near: [NoAnswer("not in time")], TWO.near: [[b"0", [JOB]]]})
     assert cluster.jobs(without) == ("0", ["D-1"])
     assert without == {ONE.near, AWAY.near}
+
+
+def test_queues_are_ranked_by_any_figure_and_the_busiest_by_what_goes_on() -> None:
+    """A heap of dead jobs is not busy; two that are alike stay by name."""
+    rows: list[dict[str, Any]] = [
+        {"name": "a", "dead-kept": 900, "held": 900}, {"name": "b", "len": 5, "oldest-age": 9}, {"name": "c", "len": 7},
+        {"name": "d", "in-per-second": 1, "out-per-second": 2}, {"name": "e", "len": 5, "oldest-age": 90},
+    ]
+
+    def order(by: str) -> str:
+        return "".join(row["name"] for row in data.ranked(rows, by))
+
+    assert order(data.BUSY) == "dceba"
+    assert order("len") == "cbead" and order("-len") == "adbec"
+    assert order("name") == "abcde" and order("-name") == "edcba"
+    assert order("dead-kept")[0] == "a" and order("oldest-age")[:2] == "eb" and order("in-per-second")[0] == "d"

@@ -19,6 +19,7 @@ import holdfast
 from holdfast.console import acts
 
 ADDER = "adds-and-does-no-more"
+TAKER = "takes-and-does-no-more"
 KEEPER = "keeps-the-mail-in-order"
 
 
@@ -30,6 +31,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, lake: Path) -> Iterator[Ga
     users(path, "add", "mailer", "--role", "read", "--queue", "mail*", "--secret-stdin", secret=SECRETS["mailer"])
     users(path, "add", "keeper", "--role", "admin", "--queue", "mail*", "--secret-stdin", secret=KEEPER)
     users(path, "add", "adder", "--role", "produce", "--secret-stdin", secret=ADDER)
+    users(path, "add", "taker", "--role", "consume", "--secret-stdin", secret=TAKER)
     with Node("--users-file", str(path)) as node:
         url = address(node).replace("//", f"//boss:{SECRETS['boss']}@")
         with holdfast.open(url) as queue:
@@ -154,8 +156,28 @@ def test_somebody_who_may_only_add_can_do_that_and_leave(opened: Opener, guarded
         assert answer is not None and answer.status == 403, path
         expect(page.locator("main")).not_to_contain_text("There are none")
         expect(page.get_by_role("link", name="Add a job")).to_be_visible()
+        expect(page.locator("header nav a")).to_have_text(["Add a job"])
     page.get_by_role("button", name="adder: log out").click()
     page.wait_for_url("**/console/login")
+
+
+def test_somebody_who_may_only_take_jobs_sees_who_else_does(opened: Opener, guarded: Gateway) -> None:
+    """The one page for that role; the menu has no other, and those say what they take."""
+    page = opened("/console/", guarded.url)
+    page.get_by_label("Name").fill("taker")
+    page.get_by_label("Secret").fill(TAKER)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/console/workers")
+    expect(page.locator("h1")).to_contain_text("Workers")
+    expect(page.locator("header nav a")).to_have_text(["Workers"])
+    page.keyboard.press("g")
+    page.keyboard.press("j")  # no page of this user's
+    expect(page.locator("h1")).to_contain_text("Workers")
+    for path in ("add", "jobs"):
+        answer = page.goto(f"/console/{path}")
+        assert answer is not None and answer.status == 403, path
+        expect(page.locator("main")).to_contain_text("takes the role")
+        expect(page.locator("main")).not_to_contain_text("You may look")
 
 
 def test_a_reader_of_some_queues_is_shown_the_way_to_them(opened: Opener, guarded: Gateway) -> None:

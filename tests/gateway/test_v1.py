@@ -12,6 +12,7 @@ from tests.gateway.running import Gateway
 
 from holdfast.client.adding import ADD_OPTIONS
 from holdfast.gateway.models import Options
+from holdfast.gateway.queues import name_of, row_of
 
 NOBODY = "DI" + "0" * 44 + "SQ"
 
@@ -159,6 +160,12 @@ def test_jobs_queues_and_settings_are_listed(http: httpx.Client, queue: str) -> 
     assert http.post(f"/v1/queues/{queue}/pause", json={"how": "none"}).json() == {"paused": "none"}
     assert len(http.get(f"/v1/queues/{queue}/peek").json()["jobs"]) == 5
     assert http.post(f"/v1/queues/{queue}/flush").json() == {"count": 5}
+
+
+def test_a_name_that_is_no_text_is_told_as_bytes_too() -> None:
+    rows = [row_of([b"name", name, b"len", 1]) for name in (b"\xff\xfe", rb"\xff\xfe")]
+    assert rows[0] == {"name": r"\xff\xfe", "len": 1, "name-hex": "fffe"} and "name-hex" not in rows[1]
+    assert [name_of(row) for row in rows] == [b"\xff\xfe", rb"\xff\xfe"]
 
 
 def test_a_stream_of_lines_is_added_and_answered_in_order(http: httpx.Client, queue: str) -> None:

@@ -17,8 +17,8 @@ TEXT: Final = "text"
 JSON: Final = "json"
 FORMS: Final = (TEXT, JSON)
 
-USUAL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-"""What each record has; the rest somebody has added."""
+USUAL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
+"""What each record has; the rest somebody has added. `color_message` is uvicorn's: the message again, for terminals."""
 
 
 class JsonLines(logging.Formatter):

@@ -6,13 +6,17 @@ check as everywhere, at the queue that asks in its name.
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Response
 from starlette.datastructures import FormData
 
 from holdfast.client.queue import AsyncQueue
-from holdfast.console import data
-from holdfast.console.view import Acting, quoted
+from holdfast.client.resp import Reply
+from holdfast.console import data, names
+from holdfast.console.names import called
+from holdfast.console.shown import link
+from holdfast.console.view import Acting
 from holdfast.gateway import models
 
 router = APIRouter(prefix="/console", include_in_schema=False)
@@ -24,12 +28,16 @@ ALL_MAX = 100_000
 BACK = ("jobs", "job", "dead", "scheduled")
 DONE = {"run": "queued now", "retry": "queued again", "delete": "deleted", "cancel": "cancelled", "move": "moved"}
 HARM = ("cancel", "delete")
-Name = Annotated[str, Form(min_length=1, max_length=1000)]
-Word = Annotated[str, Form(max_length=1000)]
+Name = Annotated[str, Form(min_length=1, max_length=names.CODED_MAX), names.Decoded]
+Word = Annotated[str, Form(max_length=names.CODED_MAX)]
 
 
 def said(what: str, count: int) -> str:
     return f"{count:,} {'job was' if count == 1 else 'jobs were'} {DONE.get(what, what)}."
+
+
+def there_already(name: str) -> str:
+    return f"Nothing was moved: {called(name)} is where they are."
 
 
 def left_out(without: set[str]) -> str:
@@ -43,44 +51,65 @@ async def add(
     priority: Annotated[int, Form(ge=0, le=9)] = 5, attempts: Annotated[int | None, Form(ge=0)] = None,
     domain: Word = "", group: Word = "", tenant: Word = "",
 ) -> Response:
-    keys: Any = {name: value for name, value in (("domain", domain), ("group", group), ("tenant", tenant)) if value}
+    said_keys = (("domain", domain), ("group", group), ("tenant", tenant))
+    keys: Any = {name: names.decoded(value) for name, value in said_keys if value}
     if attempts is not None:
         keys["attempts"] = attempts
+    body = body.replace("\r\n", "\n")  # a browser sends each end of a line like this, whatever was typed
     made = await seen.asking.add(queue, body, priority=priority, delay=delay, **keys)
     return seen.back(f"job?id={made}", "The job was added.")
 
 
 @router.post("/queue/set")
 async def queue_set(seen: Acting, name: Name) -> Response:
+    """What was changed on the page, and no more: others may have set the rest since it was loaded. Where they have set
+    the same thing, nothing is saved, and the page shows both."""
     form = await seen.request.form()
-    changes = {str(key)[4:]: str(value).strip() for key, value in form.items() if str(key).startswith("set-")}
-    known = {key: models.plain(value) for key, value in (await seen.asking.settings(name)).items()}
-    changed = {key: value for key, value in changes.items() if value != str(known.get(key, ""))}
+    stored = settings_shown(await seen.asking.settings(name))
+    typed = {str(key)[4:]: str(value).strip() for key, value in form.items() if str(key).startswith("set-")}
+    were = {key: str(form.get(f"was-{key}", stored.get(key, ""))).strip() for key in typed}
+    changed = {key: value for key, value in typed.items() if value not in (were[key], stored.get(key, ""))}
+    path = f"queue?name={link(name)}"
+    crossed = [key for key in changed if stored.get(key, "") != were[key]]
+    if crossed:
+        news = "; ".join(f"{key} was {were[key] or 'not set'} and is {stored[key] or 'not set'} now" for key in crossed)
+        again = urlencode({f"set-{key}": value for key, value in changed.items()})
+        return seen.back(f"{path}&{again}", f"Nothing was saved, as somebody else has changed it: {news}. "
+                                            "Save again to have it as it is below.")
     if changed:
         await seen.asking.configure(name, **changed)
-    return seen.back(f"queue?name={quoted(name)}", f"Changed: {', '.join(changed) or 'nothing'}.")
+    return seen.back(path, f"Changed: {', '.join(changed) or 'nothing'}.")
+
+
+def settings_shown(settings: dict[str, Reply]) -> dict[str, str]:
+    """A queue's settings as its form has them; what is not set is empty."""
+    return {key: "" if value is None else str(models.plain(value)) for key, value in settings.items()}
 
 
 @router.post("/queue/pause")
 async def queue_pause(seen: Acting, name: Name, how: Word) -> Response:
     state = await seen.asking.pause(name, how)
     words = "The queue runs." if state == "none" else f"The queue is paused: {state}."
-    return seen.back(f"queue?name={quoted(name)}", words)
+    return seen.back(f"queue?name={link(name)}", words)
 
 
 @router.post("/queue/flush")
 async def queue_flush(seen: Acting, name: Name, typed: Word = "") -> Response:
-    if typed != name:
-        return seen.back(f"queue?name={quoted(name)}", "Nothing was deleted: type the queue's name to confirm.")
-    return seen.back(f"queue?name={quoted(name)}", said("delete", await seen.asking.flush(name)))
+    if typed != called(name) and names.decoded(typed) != name:
+        return seen.back(f"queue?name={link(name)}", "Nothing was deleted: type the queue's name to confirm.")
+    return seen.back(f"queue?name={link(name)}", said("delete", await seen.asking.flush(name)))
 
 
 @router.post("/queue/move")
 async def queue_move(seen: Acting, name: Name, to: Name) -> Response:
     """All jobs that wait in it."""
+    if to == name:
+        return seen.back(f"queue?name={link(name)}", there_already(name))
     without: set[str] = set()
-    count = await act_on_all(seen.asking, "move", {"queue": name, "state": "queued"}, to, without)
-    return seen.back(f"queue?name={quoted(to)}", f"{said('move', count)} They came from {name}. {left_out(without)}")
+    count = await act_on_all(seen.asking, "move", {"queue": names.coded(name), "state": "queued"}, names.coded(to),
+                             without)
+    words = f"{said('move', count)} They came from {called(name)}. {left_out(without)}"
+    return seen.back(f"queue?name={link(to)}", words)
 
 
 @router.post("/jobs/act")
@@ -94,12 +123,14 @@ async def jobs_act(
     path = back if back.split("?")[0] in BACK else "jobs"
     if what not in DONE or (what == "move" and not queue):
         return seen.back(path, "Nothing was done: say what, and to move jobs, where to.")
+    filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
+    if what == "move" and filters["queue"] and names.decoded(filters["queue"]) == names.decoded(queue):
+        return seen.back(path, there_already(names.decoded(queue)))
     if not is_all:
         ids = chosen(form)[:ACT_MAX]
         if not ids:
             return seen.back(path, "Nothing was done: no job was chosen.")
         return seen.back(path, said(what, await act(seen.asking, what, ids, queue)))
-    filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
     if not any(filters.values()):
         return seen.back(path, "Nothing was done: without a filter, “all matching” would be every job there is.")
     without: set[str] = set()
@@ -139,7 +170,7 @@ async def act_on_all(
 
 
 async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
-    """How many it was done for."""
+    """How many it was done for. `queue`: where to, as pages write it."""
     if not ids:
         return 0
     if what == "retry":
@@ -154,7 +185,7 @@ async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
         elif what == "cancel":
             count += await asking.cancel(job_id) != "unknown"
         else:
-            count += await asking.move(job_id, queue)
+            count += await asking.move(job_id, names.decoded(queue))
     return count
 
 
@@ -162,7 +193,7 @@ async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
 async def dead_act(seen: Acting, what: Word, queue: Word = "") -> Response:
     """Those that were on the card, or were ticked on it, as far as they are still dead. `queue`: the page's filter."""
     ids = chosen(await seen.request.form())[:ACT_MAX]
-    path = f"dead?queue={quoted(queue)}" if queue else "dead"
+    path = f"dead?{urlencode({'queue': queue})}" if queue else "dead"
     if not ids or what not in ("retry", "delete"):
         return seen.back(path, "Nothing was done: no job was chosen.")
     act = seen.asking.retry_dead if what == "retry" else seen.asking.delete_dead
@@ -175,13 +206,13 @@ async def domain_set(
     burst: Annotated[int | None, Form(ge=0)] = None, concurrency: Annotated[int | None, Form(ge=0)] = None,
 ) -> Response:
     await seen.asking.limit(domain, rate, burst=burst, concurrency=concurrency)
-    return seen.back("limits", f"{domain} is limited to {rate}.")
+    return seen.back("limits", f"{called(domain)} is limited to {rate}.")
 
 
 @router.post("/domain/delete")
 async def domain_delete(seen: Acting, domain: Name) -> Response:
     await seen.asking.unlimit(domain)
-    return seen.back("limits", f"{domain} is not limited any more.")
+    return seen.back("limits", f"{called(domain)} is not limited any more.")
 
 
 @router.post("/tenant/set")
@@ -189,7 +220,7 @@ async def tenant_set(
     seen: Acting, queue: Name, tenant: Name, weight: Annotated[int, Form(ge=1)]
 ) -> Response:
     await seen.asking.weigh(queue, tenant, weight)
-    return seen.back("limits", f"{tenant} has weight {weight} in {queue}.")
+    return seen.back("limits", f"{called(tenant)} has weight {weight} in {called(queue)}.")
 
 
 @router.post("/cron/set")
@@ -197,10 +228,10 @@ async def cron_set(
     seen: Acting, name: Name, schedule: Name, queue: Name, body: Annotated[str, Form()] = "", zone: Word = ""
 ) -> Response:
     await seen.asking.schedule(name, schedule, queue, body, zone=zone)
-    return seen.back("scheduled", f"The schedule {name} is set.")
+    return seen.back("scheduled", f"The schedule {called(name)} is set.")
 
 
 @router.post("/cron/delete")
 async def cron_delete(seen: Acting, name: Name) -> Response:
     await seen.asking.unschedule(name)
-    return seen.back("scheduled", f"The schedule {name} is gone.")
+    return seen.back("scheduled", f"The schedule {called(name)} is gone.")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.console.names import coded
+
 COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
 SERIES = ("added", "done", "wait", "backlog")
 MINUTE_S = 60
@@ -40,7 +42,7 @@ def minutes(lake: Path | None, queue: str, sees: Callable[[str], bool]) -> dict[
         return {"time": []}
     every = [(minute_of(row["minute"]), row) for row in found.to_pylist()]
     rows = sorted(
-        ((minute, row) for minute, row in every if sees(row["queue"]) and queue in ("", row["queue"])),
+        ((minute, row) for minute, row in every if sees(row["queue"]) and queue in ("", coded(row["queue"]))),
         key=lambda one: one[0],
     )
     finished = time.time() - UNFINISHED_S

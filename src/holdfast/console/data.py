@@ -13,16 +13,23 @@ from typing import Any
 
 from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.resp import Argv, Reply
+from holdfast.client.resp import Argv, Reply, to_text
 from holdfast.client.states import STATES, state_of
+from holdfast.console import names
 from holdfast.gateway import models
 from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
 from holdfast.gateway.queues import figures
 
 PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
-UNNAMED = "(empty)\0"
-"""In a filter: the queue whose name is empty, as Disque allows; nothing there is any queue."""
+"""Their values are names as a page writes them (names.py); nothing is any."""
+COLUMNS = [
+    ("name", "queue"), ("len", "queued"), ("out", "with workers"), ("delayed", "delayed"), ("dead-kept", "dead"),
+    ("in-per-second", "in /s"), ("out-per-second", "out /s"), ("oldest-age", "longest wait"),
+    ("acked", "done since start"), ("blocked", "idle workers"),
+]
+"""Of a list of queues, which can be sorted by each."""
+BUSY = "busy"
 COUNTED = {"leased": "out", "delayed": "delayed", "dead": "dead-kept"}
 """States of which a queue knows how many there are."""
 ANSWER_S = 2.0
@@ -89,11 +96,40 @@ async def or_none(asked: Awaitable[list[Any]]) -> list[Any] | None:
         return None
 
 
+def ranked(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
+    """Queues, which come by name, with the largest figure first, or with a minus before it the smallest. BUSY is what
+    goes on now: jobs that come and go, then those that wait, then how long. console.js ranks in the same way."""
+    key = by.removeprefix("-")
+    if key == "name":
+        return rows if by == key else rows[::-1]
+
+    def figures_of(row: dict[str, Any]) -> tuple[int, ...]:
+        in_s, out_s, length, age, figure = (
+            int(row.get(name) or 0) for name in ("in-per-second", "out-per-second", "len", "oldest-age", key))
+        return (in_s + out_s, length, age) if key == BUSY else (figure,)
+
+    turn = -1 if by == key else 1
+    return sorted(rows, key=lambda row: [turn * each for each in figures_of(row)])
+
+
+def text(reply: Any) -> Any:
+    """A reply as text. Bytes that are none are kept (see names.py)."""
+    if isinstance(reply, bytes):
+        return to_text(reply)
+    return [text(each) for each in reply] if isinstance(reply, list) else reply
+
+
+def told(reply: Any) -> dict[str, Any]:
+    """Names and values in a flat list, as an object."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {text(name): told(value) if isinstance(value, dict) else text(value) for name, value in pairs}
+
+
 def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | int]:
     words: list[str | int] = ["JSCAN", cursor, "COUNT", count, "REPLY", "all"]
     for name in FILTERS:
         if filters.get(name):
-            words += [name.upper(), "" if filters[name] == UNNAMED else filters[name]]
+            words += [name.upper(), names.decoded(filters[name])]
     if not filters.get("state"):
         for state in STATES:
             words += ["STATE", state]
@@ -106,7 +142,7 @@ async def expected(asking: AsyncQueue, filters: dict[str, str]) -> int | None:
     counted = COUNTED.get(filters.get("state", ""))
     if counted is None or any(filters.get(name) for name in FILTERS if name not in ("queue", "state")):
         return None
-    rows, silent = await figures(asking, filters.get("queue") or "*")
+    rows, silent = await figures(asking, names.decoded(filters.get("queue") or "*"))
     return None if silent else sum(int(row.get(counted) or 0) for row in rows)
 
 
@@ -137,7 +173,7 @@ async def jobs(
             continue
         at_once = count if page else min(COUNT_MOST, at_once * 2)
         inner = models.plain(following)
-        rows = [models.named(each) for each in page]
+        rows = [told(each) for each in page]
         room = count - len(found)
         if len(rows) > room:  # jobs are listed in the order of their ids, and a cursor is the last id
             rows, inner = rows[:room], f"={rows[room - 1]['id']}"
@@ -159,11 +195,11 @@ async def tenants(asking: AsyncQueue, queue: str) -> list[list[Any]]:
     """Name, weight and queued jobs of each tenant, over all nodes."""
     found: dict[str, list[Any]] = {}
     try:
-        told = await at_each(asking, await nodes(asking), "TENANT", "LIST", queue)
+        replies = await at_each(asking, await nodes(asking), "TENANT", "LIST", queue)
     except Error:
         return []
-    for rows in told.values():
-        for name, weight, size in models.plain(rows):
+    for rows in replies.values():
+        for name, weight, size in text(rows):
             found.setdefault(name, [name, weight, 0])[2] += size
     return [found[name] for name in sorted(found)]
 
@@ -174,7 +210,7 @@ async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
     for node_id, view in (await at_each(asking, await nodes(asking), "SHOW", job_id)).items():
         if view is None:
             continue
-        row = models.named(view)
+        row = told(view)
         raw = dict(zip(view[::2], view[1::2], strict=True)) if isinstance(view, list) else view
         row["data"] = raw.get(b"body")
         row["node"] = node_id[:NEAR]
@@ -201,7 +237,8 @@ def signature(error: str) -> str:
 async def dead_by_signature(asking: AsyncQueue, queue: str) -> tuple[list[dict[str, Any]], bool]:
     """Dead jobs in heaps: same queue, same cause, same kind of error; and whether these are all."""
     heaps: dict[tuple[str, str, str], dict[str, Any]] = {}
-    found = await (asking.dead(count=DEAD_LOOKED_AT, queue=queue) if queue else asking.dead(count=DEAD_LOOKED_AT))
+    found = await (asking.dead(count=DEAD_LOOKED_AT, queue=names.decoded(queue)) if queue else
+                   asking.dead(count=DEAD_LOOKED_AT))
     for each in found:
         key = (each.queue, each.cause, signature(each.error))
         heap = heaps.setdefault(key, {
@@ -245,3 +282,18 @@ def of_cluster(info: dict[str, str]) -> tuple[list[tuple[str, str]], list[tuple[
     told = [("nodes that can be reached", f"{others + 1} of {facts.get('known_nodes', others + 1)}")]
     told += [(words, facts[name]) for name, words in TOLD.items() if name in facts]
     return told, [(name.removeprefix("count_"), value) for name, value in facts.items() if name.startswith("count_")]
+
+OF_A_JOB = {
+    "queue": "queue", "node": "told by node", "ctime": "added", "ttl": "expires in", "delay": "delay it was added with",
+    "retry": "comes back if not done within", "repl": "copies asked for", "nacks": "given back by workers, times",
+    "additional-deliveries": "queued again for other reasons, times", "next-requeue-within": "queued again in",
+    "next-awake-within": "its node looks at it again in", "priority": "priority, 0 to 9", "unique": "unique key",
+    "until": "its unique key is taken until it is", "index": "number in its batch", "parent": "added by job",
+    "onfail": "if it fails for good, its group will", "attempts": "attempts at most",
+    "backoff-ms": "wait after the first failure", "backoff-most-ms": "wait after a failure at most",
+    "failures": "failed attempts", "round": "sent back from the dead, times", "cause": "cause of death", "died": "died",
+    "token": "token of its lease", "worker": "worker", "address": "address of the worker",
+    "leased-ms": "with the worker for", "progress": "progress, of 1", "progress-text": "what the worker says of it",
+    "cancelled": "the worker was told to give up",
+}
+"""Fields of SHOW in words for people; others go by their name."""

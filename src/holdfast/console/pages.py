@@ -17,14 +17,15 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from holdfast.client.errors import Error
+from holdfast.client.resp import to_text
 from holdfast.client.states import STATES
-from holdfast.console import acts, charts, data, session
+from holdfast.console import acts, charts, data, names, session
 from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
 from holdfast.core.rights import PRODUCE, READ
 from holdfast.gateway import live, members, models
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.problems import Unauthorized, status_of
-from holdfast.gateway.queues import totals
+from holdfast.gateway.queues import name_of, totals
 from holdfast.gateway.who import address_of
 
 FORMS = {
@@ -36,6 +37,8 @@ TYPED_MAX = 4000
 """Of one field; an address has its bounds."""
 BUSIEST = 12
 """Queues on the dashboard."""
+Coded = Annotated[str, Query(max_length=names.CODED_MAX)]
+"""A queue as pages write it (names.py); nothing is all of them."""
 log = logging.getLogger("holdfast.gateway")
 router = APIRouter(prefix="/console", include_in_schema=False)
 
@@ -99,7 +102,11 @@ async def problem_page(request: Request, title: str, words: str, code: int) -> R
     """What went wrong, for whoever it is; and the way back to the form, with what was typed into it."""
     form = FORMS.get(request.url.path.removeprefix("/console/")) if request.method == "POST" else None
     given = (await request.form()).items() if form is not None else ()
-    typed = {key: value for key, value in given if key != "form_token" and len(str(value)) <= TYPED_MAX}
+    sent = {key: str(value) for key, value in given if key != "form_token"}
+    settings = [key[4:] for key in sent if key.startswith("set-")]
+    untouched = {name for name in settings if sent[f"set-{name}"] == sent.get(f"was-{name}")}
+    left_out = {f"{word}-{name}" for name in untouched for word in ("set", "was")}  # others may have changed them
+    typed = {key: value for key, value in sent.items() if key not in left_out and len(value) <= TYPED_MAX}
     values = {"title": title, "words": words, "form": form, "typed": typed}
     try:
         seen = await view(request, behind(request))
@@ -148,36 +155,41 @@ async def logout(seen: Acting) -> Response:
 
 @router.get("/")
 async def dashboard(seen: Seen) -> Response:
-    if not seen.may(READ) and seen.may(PRODUCE):
-        return guarded(RedirectResponse("/console/add"), seen)  # all there is for somebody who only adds
+    if not seen.may(READ) and seen.menu():  # what there is for somebody who only adds, or works
+        return guarded(RedirectResponse(f"/console/{seen.menu()[-1][0]}"), seen)
     rows = await seen.figures()
-    busiest = sorted(rows, key=lambda row: -int(row.get("held", 0)))[:BUSIEST]
-    return seen.page("dashboard", sums=live.summed(rows), rows=busiest, most=BUSIEST, count=len(rows),
+    return seen.page("dashboard", sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST], most=BUSIEST,
+                     count=len(rows), by=data.BUSY, columns=data.COLUMNS,
                      members=members.told(await members.nodes(seen.asking), seen.silent))
 
 
 @router.get("/queues")
 async def queues(
-    seen: Seen, find: Annotated[str, Query(max_length=200)] = "", page: Annotated[int, Query(ge=0)] = 0
+    seen: Seen, find: Annotated[str, Query(max_length=200)] = "", page: Annotated[int, Query(ge=0)] = 0,
+    by: Annotated[str, Query(max_length=40)] = "name",
 ) -> Response:
-    rows = [row for row in await seen.figures() if find.lower() in str(row.get("name", "")).lower()]
+    by = by if by.removeprefix("-") in dict(data.COLUMNS) else "name"
+    wanted = find.lower()
+    rows = [row for row in await seen.figures()
+            if any(wanted in each.lower() for each in (row["name"], names.called(row["name"])))]
     first = page * data.PAGE
-    return seen.page("queues", rows=rows[first:first + data.PAGE], count=len(rows), find=find, number=page, first=first,
-                     most=data.PAGE, has_more=len(rows) > first + data.PAGE)
+    return seen.page("queues", rows=data.ranked(rows, by)[first:first + data.PAGE], count=len(rows), find=find,
+                     number=page, first=first, most=data.PAGE, has_more=len(rows) > first + data.PAGE, by=by,
+                     columns=data.COLUMNS)
 
 
 @router.get("/queue")
-async def queue(seen: Seen, name: Annotated[str, Query(max_length=1000)]) -> Response:
+async def queue(seen: Seen, name: Annotated[str, Query(max_length=names.CODED_MAX), names.Decoded]) -> Response:
     found = next(iter(await totals(seen.asking, name)), {})
-    settings = {key: models.plain(value) for key, value in (await seen.asking.settings(name)).items()}
-    _, waiting = await data.jobs(seen.asking, {"queue": name or data.UNNAMED, "state": "queued"}, "0", 10)
+    settings = acts.settings_shown(await seen.asking.settings(name))
+    _, waiting = await data.jobs(seen.asking, {"queue": names.coded(name), "state": "queued"}, "0", 10)
     return seen.page("queue", name=name, row=found, settings=settings, waiting=waiting,
                      hints=data.SETTING_HINTS, tenants=await data.tenants(seen.asking, name))
 
 
 @router.get("/jobs")
 async def jobs(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") -> Response:
-    filters = {name: seen.request.query_params.get(name, "")[:1000] for name in data.FILTERS}
+    filters = {name: seen.request.query_params.get(name, "")[:names.CODED_MAX] for name in data.FILTERS}
     choice = await seen.choice(filters["queue"])
     following, rows = await data.jobs(seen.asking, filters, cursor) if choice is None else ("0", [])
     return seen.page("jobs", rows=rows, filters=filters, following=following, states=STATES, cursor=cursor,
@@ -190,7 +202,7 @@ async def job(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Response:
     if found is None:
         return seen.page("problem", 404, title="Nobody knows this job",
                          words="It was done, deleted, or has expired; or the node that holds it is away.")
-    return seen.page("job", job=found, why=await optional(seen.asking.explain(id), None),
+    return seen.page("job", job=found, labels=data.OF_A_JOB, why=await optional(seen.asking.explain(id), None),
                      holders=[each.near for each in await members.nodes(seen.asking)
                               if each.id in (found.get("nodes-delivered") or [])])
 
@@ -207,6 +219,8 @@ async def job_body(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Resp
 @router.get("/workers")
 async def workers(seen: Seen) -> Response:
     rows = await optional(seen.asking.workers(), [])
+    if not seen.may(READ):
+        return seen.page("workers", rows=rows, held=[], has_more=False, choice=None)
     choice = await seen.choice("")
     following, held = await data.jobs(seen.asking, {"state": "leased"}, "0") if choice is None else ("0", [])
     return seen.page("workers", rows=rows, held=held, has_more=following != "0", choice=choice)
@@ -222,12 +236,12 @@ async def scheduled(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = 
     following, rows = await data.jobs(seen.asking, wanted, cursor)
     counted = await data.expected(seen.asking, wanted)
     is_all = cursor == "0" and counted is not None and len(rows) >= counted
-    return seen.page("scheduled", crons=[models.named(each) for each in crons], rows=rows, following=following,
+    return seen.page("scheduled", crons=[data.told(each) for each in crons], rows=rows, following=following,
                      cursor=cursor, is_all=is_all, choice=None)
 
 
 @router.get("/dead")
-async def dead(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> Response:
+async def dead(seen: Seen, queue: Coded = "") -> Response:
     heaps, is_all, choice = [], True, await seen.choice(queue)
     if choice is None:
         heaps, is_all = await optional(data.dead_by_signature(seen.asking, queue), ([], True))
@@ -240,9 +254,9 @@ async def limits(seen: Seen, cursor: Annotated[str, Query(max_length=1100)] = "0
     reply: Any = [b"0", []]
     if not seen.is_bound():
         reply = await optional(seen.asking.call("DOMAIN", "LIST", "CURSOR", cursor, "COUNT", data.PAGE), reply)
-    names = [str(row["name"]) for row in sorted(rows, key=lambda row: -int(row.get("len") or 0))[:data.TENANT_QUEUES]]
-    shares = [(name, found) for name in names if (found := await data.tenants(seen.asking, name))]
-    return seen.page("limits", domains=[models.named(each) for each in reply[1]], shares=shares,
+    longest = [str(row["name"]) for row in sorted(rows, key=lambda row: -int(row.get("len") or 0))[:data.TENANT_QUEUES]]
+    shares = [(name, found) for name in longest if (found := await data.tenants(seen.asking, name))]
+    return seen.page("limits", domains=[data.told(each) for each in reply[1]], shares=shares,
                      following=models.plain(reply[0]))
 
 
@@ -256,21 +270,22 @@ async def cluster(seen: Seen) -> Response:
 
 
 @router.get("/history")
-async def history(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> Response:
+async def history(seen: Seen, queue: Coded = "") -> Response:
     return seen.page("history", queue=queue, names=charts.queues(seen.request.app.state.lake, seen.past()))
 
 
 @router.get("/history.json")
-async def history_json(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> dict[str, Any]:
+async def history_json(seen: Seen, queue: Coded = "") -> dict[str, Any]:
     return charts.minutes(seen.request.app.state.lake, queue, seen.past())
 
 
 @router.get("/events")
 async def events(seen: Seen) -> Response:
     """Live figures: what /v1/events gives, for whoever the cookie says."""
-    return live.stream(seen.request.app.state.live, seen.user)
+    return live.stream(seen.request.app.state.live, seen.user,
+                       lambda row: names.marked(row, to_text(name_of(row))))
 
 
 @router.get("/add")
-async def add_page(seen: Seen, queue: Annotated[str, Query(max_length=1000)] = "") -> Response:
-    return seen.page("add", queue=queue)
+async def add_page(seen: Seen, queue: Coded = "") -> Response:
+    return seen.page("add", 200 if seen.may(PRODUCE) else 403, queue=queue)

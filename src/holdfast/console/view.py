@@ -14,26 +14,30 @@ from fastapi.responses import RedirectResponse
 from starlette.templating import Jinja2Templates
 
 from holdfast.client.errors import Error, NotAllowed
+from holdfast.client.resp import to_text
 from holdfast.console import session
-from holdfast.console.shown import FILTERS
-from holdfast.core.rights import ADMIN, CONSUME, PRODUCE, User
+from holdfast.console.shown import FILTERS, sendable
+from holdfast.core.rights import ADMIN, CONSUME, PRODUCE, READ, User
 from holdfast.core.users import may_touch
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.live import seen_by
 from holdfast.gateway.members import NEAR
 from holdfast.gateway.problems import Unauthorized
-from holdfast.gateway.queues import figures
+from holdfast.gateway.queues import figures, name_of
 from holdfast.gateway.who import ANYBODY, check
 
 HERE = Path(__file__).resolve().parent
 templates = Jinja2Templates(HERE / "templates")
 templates.env.filters.update(FILTERS)
 templates.env.autoescape = True
+templates.env.finalize = sendable
 
 MENU = [
-    ("", "Dashboard"), ("queues", "Queues"), ("jobs", "Jobs"), ("workers", "Workers"), ("scheduled", "Scheduled"),
-    ("dead", "Dead"), ("limits", "Limits"), ("cluster", "Cluster"), ("history", "History"), ("add", "Add a job"),
+    ("", "Dashboard", READ), ("queues", "Queues", READ), ("jobs", "Jobs", READ), ("workers", "Workers", READ | CONSUME),
+    ("scheduled", "Scheduled", READ), ("dead", "Dead", READ), ("limits", "Limits", READ), ("cluster", "Cluster", READ),
+    ("history", "History", READ), ("add", "Add a job", PRODUCE),
 ]
+"""Pages, and the roles of which each takes one: what nodes ask for the commands behind it (core/users.py)."""
 SAID = "holdfast-said"
 """The cookie with what came of a form, until the next page has said it."""
 SAID_S = 60
@@ -59,12 +63,16 @@ class View:
     def may(self, role: int) -> bool:
         return bool(self.user.roles & (role | ADMIN))
 
+    def menu(self) -> list[tuple[str, str]]:
+        """The pages that are for this user."""
+        return [(path, words) for path, words, roles in MENU if self.may(roles)]
+
     async def figures(self) -> list[dict[str, Any]]:
         """The figures of all queues that this user may see, by name."""
         check(self.user, ["INFO"])
         found, self.silent = await figures(self.gate.queue, "*")
         rows = seen_by(self.user, {"queues": found})["queues"]
-        return sorted(rows, key=lambda row: str(row.get("name")))
+        return sorted(({**row, "name": to_text(name_of(row))} for row in rows), key=lambda row: str(row["name"]))
 
     def is_bound(self) -> bool:
         """Whether this user may see some queues only; then what lists all of them is refused."""
@@ -84,9 +92,10 @@ class View:
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         here = self.request.url.path.removeprefix("/console").strip("/").partition("/")[0]
         answer = templates.TemplateResponse(self.request, f"{template}.html", {
-            "menu": MENU, "here": here, "user": "" if self.user is ANYBODY else self.user.name.decode(),
-            "may_act": self.may(CONSUME), "may_add": self.may(PRODUCE), "may_all": self.may(ADMIN),
-            "is_bound": self.is_bound(), "form_token": session.form_token(self.gate.door, self.user, self.cookie),
+            "menu": self.menu(), "here": here, "user": "" if self.user is ANYBODY else self.user.name.decode(),
+            "may_read": self.may(READ), "may_act": self.may(CONSUME), "may_add": self.may(PRODUCE),
+            "may_all": self.may(ADMIN), "is_bound": self.is_bound(),
+            "form_token": session.form_token(self.gate.door, self.user, self.cookie),
             "silent": [each[:NEAR] for each in self.silent],
             "said": unquote(self.request.cookies.get(SAID, "")), "typed": dict(self.request.query_params), **values,
         }, status_code=status)
@@ -145,7 +154,3 @@ async def optional(asked: Any, otherwise: Any) -> Any:
         raise
     except Error:
         return otherwise
-
-
-def quoted(name: str) -> str:
-    return quote(name, safe="")

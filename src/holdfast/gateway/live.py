@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -94,7 +94,7 @@ def seen_by(user: User, figures: dict[str, Any]) -> dict[str, Any]:
     """Without the queues that this user may not touch."""
     if not user.patterns or "queues" not in figures:
         return figures
-    rows = [row for row in figures["queues"] if may_touch(user, str(row.get("name", "")).encode())]
+    rows = [row for row in figures["queues"] if may_touch(user, queues.name_of(row))]
     return {**figures, "queues": rows, "totals": summed(rows)}
 
 
@@ -112,11 +112,15 @@ async def events(request: Request, user: Annotated[User, Depends(the_user)]) -> 
     return stream(request.app.state.live, user)
 
 
-def stream(live: Live, user: User) -> StreamingResponse:
+def stream(live: Live, user: User, told: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> StreamingResponse:
+    """`told`: what a row of figures is for those who listen here."""
     check(user, ["INFO"])
 
     async def lines() -> AsyncIterator[bytes]:
         async for figures in live.follow():
-            yield b"event: figures\ndata: " + json.dumps(seen_by(user, figures)).encode() + b"\n\n"
+            seen = seen_by(user, figures)
+            if "queues" in seen:
+                seen = {**seen, "queues": [told(row) for row in seen["queues"]]}
+            yield b"event: figures\ndata: " + json.dumps(seen).encode() + b"\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -31,7 +31,20 @@ async def figures(asking: AsyncQueue, name: str) -> tuple[list[dict[str, Any]], 
     assert isinstance(reply, list)
     rows, silent = reply
     assert isinstance(rows, list)
-    return [models.named(row) for row in rows], models.plain(silent)
+    return [row_of(row) for row in rows], models.plain(silent)
+
+
+def row_of(reply: Any) -> dict[str, Any]:
+    """Figures of one queue by their names. A name that is no text is shown with backslashes, which could be those of
+    another; `name-hex` has its bytes."""
+    row: dict[str, Any] = models.named(reply)
+    found = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else reply
+    name = found.get(b"name", b"")
+    return row if name == row.get("name", "").encode() else {**row, "name-hex": name.hex()}
+
+
+def name_of(row: dict[str, Any]) -> bytes:
+    return bytes.fromhex(row["name-hex"]) if "name-hex" in row else str(row.get("name", "")).encode()
 
 
 async def totals(asking: AsyncQueue, name: str) -> list[dict[str, Any]]:

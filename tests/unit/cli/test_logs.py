@@ -33,6 +33,11 @@ def test_what_has_several_lines_or_is_no_text_stays_on_one() -> None:
     assert found["message"] == "a\nb'\\xff'" and found["error"].endswith("ValueError: first\nsecond")
 
 
+def test_a_message_is_told_once_and_without_colours() -> None:
+    found = json.loads(line(color_message="\x1b[1mx\x1b[0m"))
+    assert found["message"] == "x" and "color_message" not in found
+
+
 def test_people_get_lines() -> None:
     assert line(logs.TEXT) == "WARNING x"
 

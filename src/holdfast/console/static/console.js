@@ -14,6 +14,14 @@
       }
     }
   };
+  // Times are those of who looks, and say of which zone; without this script they are UTC, and say that.
+  const zone = (when) => new Intl.DateTimeFormat("en-GB", {timeZoneName: "short"}).formatToParts(when)
+    .find((part) => part.type === "timeZoneName").value;
+  document.querySelectorAll("time[datetime]").forEach((place) => {
+    const when = new Date(place.dateTime);
+    place.title = place.textContent;
+    place.textContent = `${when.toLocaleDateString("sv")} ${when.toTimeString().slice(0, 8)} ${zone(when)}`;
+  });
   const put = (place, value) => { place.textContent = (place.dataset.as === "span" ? span : number)(value); };
 
   // The theme: the system's, unless somebody has chosen (theme.js).
@@ -36,6 +44,7 @@
     }
     again() {
       if (this.plot) this.plot.destroy();
+      const latest = this.data[0].length ? new Date(this.data[0].at(-1) * 1000) : new Date();
       const colours = [css("--mark"), css("--warn"), css("--good")];
       const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), size: 4}};
       const clock = (u, splits) => splits.map((at) => {
@@ -47,11 +56,11 @@
       this.plot = new uPlot({
         width: this.place.clientWidth || 400, height: HEIGHT, scales, cursor: {points: {size: 6}},
         axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52}],
-        series: [{value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
+        series: [{label: `Time, ${zone(latest)}`, value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
           {label: name, stroke: colours[i], width: 2, fill: i === 0 ? colours[0] + "22" : undefined, points: {show: false}}))],
       }, this.data, this.place);
     }
-    show(data) { this.data = data; this.plot.setData(data); }
+    show(data) { this.data = data; this.again(); }
     push(time, values) {
       this.data[0].push(time); values.forEach((value, i) => this.data[i + 1].push(value || 0));
       if (this.data[0].length > POINTS) this.data.forEach((column) => column.shift());
@@ -65,21 +74,33 @@
 
   // The list of queues: what came up since the page was made is added, what went is taken out. The order stays, so that
   // nothing jumps away under the hand.
+  const key = (row) => row.key ?? row.name;  // as pages write a name (names.py)
+  const ranking = (by) => {  // as data.py ranks
+    const column = by.replace(/^-/, ""), turn = by === column ? 1 : -1, byName = (a, b) => (a.name < b.name ? -1 : 1);
+    if (column === "name") return (a, b) => turn * byName(a, b);
+    const of = (row, name) => Number(row[name] || 0);
+    const figures = (row) => (column === "busy" ? [of(row, "in-per-second") + of(row, "out-per-second"), of(row, "len"), of(row, "oldest-age")] : [of(row, column)]);
+    return (a, b) => {
+      const [mine, others] = [figures(a), figures(b)], at = mine.findIndex((each, i) => each !== others[i]);
+      return at < 0 ? byName(a, b) : turn * (others[at] - mine[at]);
+    };
+  };
   const list = (queues) => {
     const body = document.querySelector("[data-rows]"), blank = document.getElementById("new-row");
     if (!body) return;
     const {first, most, find, by} = body.dataset, from = Number(first);
-    const fitting = queues.filter((row) => row.name.toLowerCase().includes(find.toLowerCase()));
+    const fitting = queues.filter((row) => [row.name, row.shown || ""].some((each) => each.toLowerCase().includes(find.toLowerCase())));
     document.querySelectorAll("[data-count]").forEach((each) => put(each, fitting.length));
-    fitting.sort((a, b) => (by === "held" ? b.held - a.held : 0) || (a.name < b.name ? -1 : 1));
-    const wanted = new Set(fitting.slice(from, from + Number(most)).map((row) => row.name));
+    fitting.sort(ranking(by));
+    const wanted = new Map(fitting.slice(from, from + Number(most)).map((row) => [key(row), row]));
     if (!wanted.size) return;
     body.querySelectorAll("tr").forEach((line) => { if (!wanted.delete(line.dataset.queue)) line.remove(); });
-    wanted.forEach((name) => {
+    wanted.forEach((row, name) => {
       const line = blank.content.firstElementChild.cloneNode(true), link = line.querySelector("a");
       line.dataset.queue = name;
       link.href = `/console/queue?name=${encodeURIComponent(name)}`;
-      link.textContent = link.title = name || "(empty)";
+      link.title = link.firstElementChild.textContent = row.shown || name;
+      link.firstElementChild.className = row.shown && row.shown !== row.name ? "odd" : "";
       body.append(line);
     });
   };
@@ -113,7 +134,7 @@
       say(figures.error ? NOTHING : without(figures.silent || []));
       if (figures.error) return;
       list(figures.queues); strip(figures.nodes || []);
-      const rows = new Map(figures.queues.map((row) => [row.name, row])), sums = figures.totals;
+      const rows = new Map(figures.queues.map((row) => [key(row), row])), sums = figures.totals;
       live.forEach((part) => {
         const source = part.dataset.only !== undefined ? rows.get(part.dataset.only) || {} : sums;
         part.querySelectorAll("[data-total]").forEach((each) => put(each, source[each.dataset.total]));
@@ -164,6 +185,11 @@
     if (event.target.matches("[data-every]")) event.target.form.querySelectorAll('input[name="id"]').forEach((box) => { box.checked = event.target.checked; });
   });
 
+  // Enter on a tick would press the first button of its form, whatever that does.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.matches("form[method=post] input[type=checkbox]")) event.preventDefault();
+  });
+
   // On a phone the menu is wider than the screen: where we are is in sight.
   const here = document.querySelector("header nav [aria-current]");
   if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
@@ -175,7 +201,11 @@
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (Date.now() - going < 1000 && event.key in places) { location.href = "/console/" + places[event.key]; return; }
+    if (Date.now() - going < 1000 && event.key in places) {  // a page that is in the menu: others are not for this user
+      const link = document.querySelector(`header nav a[href="/console/${places[event.key]}"]`);
+      if (link) link.click();
+      return;
+    }
     if (event.key === "g") going = Date.now();
     else if (event.key === "/") { const box = document.getElementById("filter"); if (box) { event.preventDefault(); box.focus(); } }
     else if (event.key === "t") flip();
