@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, groups, home, inquire, replicate, requeue
+from holdfast.core import believers, delay, groups, home, inquire, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -148,9 +148,9 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
 
 
 def of_delay(node: Node, job: Job) -> list[Reason]:
-    if job.flags & QUEUED_BEFORE or not replicate.is_delayed(node, job):
+    if not delay.is_on(node, job):
         return []
-    return [Reason(b"delayed", b"its delay has not ended", replicate.end_of_delay(job) - node.now)]
+    return [Reason(b"delayed", b"its delay has not ended", delay.left(node, job))]
 
 
 def holder(node: Node, job: Job) -> bytes:
