@@ -291,3 +291,19 @@ def test_qflush_deletes_at_all_nodes() -> None:
     sim.run_for(seconds=2)
     for name in "ABC":
         assert sim.do(name, "QLEN", "q") == {"count": 0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("option", ["", "GROUP", "DELAY"])
+def test_qflush_counts_each_job_once(seed: int, option: str) -> None:
+    """With two copies each, at nodes of which the one that is asked may be none."""
+    sim = Cluster(nodes="ABC", seed=seed)
+    for number in range(12):
+        options = [option, f"{number + 60}"] if option else []
+        sim.do("ABC"[number % 3], "ADDJOB", "q", f"{number}", "1000", "REPLICATE", "2", *options)
+    sim.run_for(seconds=1)
+    sim.do("A", "GETJOB", "FROM", "q")
+    sim.run_for(seconds=1)
+    assert sim.do("B", "QFLUSH", "q") == {"count": 12}
+    sim.run_for(seconds=2)
+    assert sim.do("C", "QFLUSH", "q") == {"count": 0}
