@@ -270,7 +270,7 @@ def look(node: Node, jid: bytes) -> Explanation:
             found.weight = 1
             found.reasons.append(Reason(b"ended", b"it has ended: acknowledged; its result is kept"))
         return found
-    found = Explanation(STATE_NAMES[job.state])
+    found = Explanation(STATE_NAMES[groups.state_of(job)])
     found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
     for finder in REASONS:
         found.reasons += finder(node, job)
