@@ -33,7 +33,10 @@ def qpeek(node: Node, session: Session, argv: list[bytes]) -> None:
     if queue is None or count == 0:
         write_array(out, 0)
         return
-    jobs = peek.first(queue, min(count, COUNT_MAX)) if count > 0 else peek.last(queue, min(-count, COUNT_MAX))
+    if count > 0:
+        jobs = peek.first(node, queue, min(count, COUNT_MAX))
+    else:
+        jobs = peek.last(node, queue, min(-count, COUNT_MAX))
     write_array(out, len(jobs))
     for job in jobs:
         write_array(out, 3)
