@@ -259,6 +259,22 @@ def test_totalmaxlen_is_exact_with_fifty_producers(most: int) -> None:
     sim.check()
 
 
+@pytest.mark.parametrize("queue", ["up", "q1"])
+def test_a_bound_that_was_raised_is_asked_about_at_once(queue: str) -> None:
+    """Also where its home has just said that nothing is left: B is that of the one queue, A of the other."""
+    sim = Cluster(nodes="ABC", seed=3)
+    sim.run_for(seconds=2)
+    sim.do("A", "QUEUE", "SET", queue, "totalmaxlen", "3")
+    sim.run_for(seconds=1)
+
+    def add() -> list[str]:
+        return [next(iter(sim.do("A", "ADDJOB", queue, f"{number}", "1000"))) for number in range(4)]
+
+    assert add() == ["reply", "reply", "reply", "error"]
+    sim.do("A", "QUEUE", "SET", queue, "totalmaxlen", "6")
+    assert add() == ["reply", "reply", "reply", "error"]
+
+
 def test_a_bound_is_kept_when_its_home_dies() -> None:
     sim = Cluster(nodes="ABC", seed=8)
     sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "100")
