@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, delay, groups, home, inquire, requeue
+from holdfast.core import believers, delay, groups, home, inquire, peers, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -33,7 +33,7 @@ from holdfast.core.job import (
     Job,
 )
 from holdfast.core.more import TRY_NAMES
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
@@ -133,6 +133,8 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
         away = b"" if peer.is_linked else b", which cannot be reached"
         words = b"this is a copy; node %b sees to it%b" % (peer_name(node, peer.index), away)
         return [Reason(b"elsewhere", words, left)]
+    if is_out(node, job) and job.retry == 0:
+        return [Reason(b"leased", b"at most once, and it was handed out%b: it is not queued again" % ago(node, job))]
     if is_out(node, job):
         return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
     delayed = of_delay(node, job)
@@ -142,6 +144,9 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
         return [Reason(b"backing-off", b"it failed, and waits before it is tried again", left)]
     if job.flags & ASKING:
         return [Reason(b"asking", b"the other holders are asked whether one of them has it", left)]
+    if home.is_keyed(job) and left > 0 and job.holders & ~MY_BIT & ~peers.linked(node):
+        return [Reason(b"put-off", b"a node that had it cannot be reached, and may have given it to a worker: it is "
+                                   b"queued when the time of that worker would be over", left)]
     if not job.flags & QUEUED_BEFORE:
         return [Reason(b"put-off", b"it could not be queued when its time came, and is tried again", left)]
     return [Reason(b"put-off", b"it was taken out of its queue for a while", left)]
@@ -160,6 +165,13 @@ def holder(node: Node, job: Job) -> bytes:
     name = lease.worker or lease.address
     told = b", called off" if lease.is_cancelled else b""
     return b": %b, for %d s%b" % (name, int((node.now - lease.since) // 1000), told)
+
+
+def ago(node: Node, job: Job) -> bytes:
+    lease = job.lease
+    if lease is None:
+        return b""
+    return b" to %b, %d s ago" % (lease.worker or lease.address, int((node.now - lease.since) // 1000))
 
 
 def peer_name(node: Node, index: i64) -> bytes:
