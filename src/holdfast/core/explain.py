@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, delay, groups, home, inquire, peers, requeue
+from holdfast.core import believers, delay, groups, home, inquire, peek, peers, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -221,8 +221,10 @@ def of_place(node: Node, job: Job) -> list[Reason]:
         return []
     queue = job.queue
     found: list[Reason] = []
-    ahead = queue.ahead(job)
-    if ahead > 0:
+    ahead = peek.ahead(node, job)
+    if ahead > peek.AHEAD_MOST:
+        found.append(Reason(b"behind", b"more than %d jobs are before it in its queue" % peek.AHEAD_MOST))
+    elif ahead > 0:
         found.append(Reason(b"behind", b"%d job%b before it in its queue" % (
             int(ahead), b" is" if ahead == 1 else b"s are")))
     if node.is_leaving:

@@ -24,6 +24,9 @@ from holdfast.core.throttle import Throttle, now_ns
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
+AHEAD_MOST: Final = 10_000
+"""So many turns are played through to tell the place of one job."""
+
 FEW: Final = 16
 """Jobs of a line that are looked up at first; most lines are not asked for more."""
 
@@ -47,6 +50,16 @@ def last(node: Node, queue: Queue, count: int) -> list[Job]:
         return found[:count]
     found.reverse()
     return (found + queue.latest(count - len(found)))[:count] if len(found) < count else found[:count]
+
+
+def ahead(node: Node, job: Job) -> i64:
+    """How many jobs go out before one that is queued here. With tenants turns are played through, but not for ever:
+    then it is more than AHEAD_MOST."""
+    queue = job.queue
+    if queue.rules is None or len(queue.rules.lines) == 1:
+        return queue.ahead(job)
+    before = by_rules(node, queue.rules, AHEAD_MOST + 1)
+    return before.index(job) if job in before else AHEAD_MOST + 1
 
 
 # -- tenants and domains ----------------------------------------------------------------------------------

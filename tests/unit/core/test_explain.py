@@ -162,3 +162,13 @@ def test_a_job_whose_home_is_lost_waits_for_its_worker_not_for_a_delay() -> None
     best = max(found, key=lambda each: each.weight)
     assert [reason.code for reason in best.reasons] == [b"put-off"] and 30_000 < best.reasons[0].ms < 60_000
     assert best.reasons[0].words.startswith(b"a node that had it cannot be reached")
+
+
+def test_jobs_of_other_tenants_that_have_their_turns_are_before_it() -> None:
+    """A 0 to 3, then B: B is the second to go out, and A 3 the last."""
+    bench = Bench()
+    jobs = [add(bench, "q", "TENANT", tenant) for tenant in "aaaab"]
+    behind = ["", "2 jobs are", "3 jobs are", "4 jobs are", "1 job is"]
+    for job, words in zip(jobs, behind, strict=True):
+        told = [said for code, said in reasons(bench, job) if code == "behind"]
+        assert told == ([f"{words} before it in its queue"] if words else [])
