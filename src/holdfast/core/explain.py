@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 NO_END: Final = -1  # in place of a time: it does not end by itself
 
+UNTOLD: Final = -2  # that is for another node to say
+UNASKED: Final = -3  # the same, and nobody has wanted to know so far: it may be none
+FROM: Final = b" has its tokens from "
+
 ENDINGS: Final = [
     b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
     b"merged with another of the same key", b"cancelled", b"deleted",
@@ -313,6 +317,7 @@ class Explaining(Question):
             if missing:
                 words += b"; %d node%b cannot be reached" % (len(missing), b"" if len(missing) == 1 else b"s")
             self.best.reasons.append(Reason(b"unknown", words))
+        settle_rates(self.best, self.keys)
         add_believers(node, self.best, self.keys)
         write_explanation(out, self.session, self.jid, self.best)
 
@@ -322,6 +327,28 @@ def add_believers(node: Node, found: Explanation, keys: list[Key]) -> None:
         words = believers.words_of(key, believers.missing(node))
         if words:
             found.reasons.append(Reason(b"believers", words))
+
+
+def settle_rates(found: Explanation, keys: list[Key]) -> None:
+    """Whoever keeps the tokens of a rate has said when there is one; if there is, that is no reason. Where it was not
+    asked, since who asks does not know the keys of the job, it is said who that is, if a token was wanted."""
+    reasons: list[Reason] = []
+    for reason in found.reasons:
+        if reason.ms < NO_END:
+            what, _, keeper = reason.words.partition(FROM)
+            ms: i64 = -1
+            for key in keys:
+                is_of_queue = key.name == b"the rate of its queue"
+                if key.throttle is not None and (b"its queue" if is_of_queue else key.name) == what:
+                    ms = max(0, key.ms)  # that nobody keeps them is so until one is wanted
+            if ms == 0 or (ms < 0 and reason.ms == UNASKED):
+                continue
+            if ms > 0:
+                reason.words = b"%b has its next token in %d.%d s, at %b" % (
+                    what, int(ms // 1000), int(ms % 1000 // 100), keeper)
+            reason.ms = ms if ms > 0 else NO_END
+        reasons.append(reason)
+    found.reasons = reasons
 
 
 def explain(node: Node, session: Session, jid: bytes) -> None:

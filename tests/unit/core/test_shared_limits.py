@@ -323,3 +323,27 @@ def test_qflush_counts_each_job_once(seed: int, option: str) -> None:
     assert sim.do("B", "QFLUSH", "q") == {"count": 12}
     sim.run_for(seconds=2)
     assert sim.do("C", "QFLUSH", "q") == {"count": 0}
+
+
+@pytest.mark.parametrize("what", ["domain", "queue"])
+def test_explain_says_when_the_next_token_comes_wherever_it_is_kept(what: str) -> None:
+    """As the node knows that keeps them, whether or not a worker has asked for one."""
+    sim = Cluster(nodes="ABC", seed=6)
+    options = ["DOMAIN", "d"] if what == "domain" else []
+    if what == "domain":
+        sim.do("A", "DOMAIN", "SET", "d", "RATE", "1/m", "BURST", "1")
+    else:
+        sim.do("A", "QUEUE", "SET", "q", "rate", "1/m", "burst", "1")
+    sim.run_for(seconds=1)
+    ids = {at: sim.do(at, "ADDJOB", "q", at, "1000", "REPLICATE", "1", *options)["reply"] for at in "ABC"}
+    sim.run_for(seconds=1)
+    if what == "domain":
+        for at in "AB":  # C is to keep them
+            assert [reason[0] for reason in sim.do(at, "EXPLAIN", ids[at])["reply"][3]] == ["nobody-waits"], at
+    sim.do("B", "GETJOB", "FROM", "q")
+    sim.run_for(seconds=10)
+    for at, id in ids.items():
+        found = {code: (words, ms) for code, words, ms in sim.do(at, "EXPLAIN", id)["reply"][3]}
+        if "leased" not in found:
+            assert 45_000 < found["rate"][1] <= 60_000, (at, found)
+            assert "has its next token in" in found["rate"][0]
