@@ -11,8 +11,8 @@ STATES: Final = ("queued", "leased", "delayed", "in-line", "dead")
 def state_of(row: Mapping[str, Any]) -> str:
     """From what SHOW or JSCAN says of a job."""
     state = str(row.get("state"))
+    if "in-line" in row:
+        return "in-line"
     if state != "active":
         return state
-    if "leased-ms" in row:
-        return "leased"
-    return "in-line" if row.get("next-requeue-within") is None and row.get("group") else "delayed"
+    return "leased" if "leased-ms" in row else "delayed"

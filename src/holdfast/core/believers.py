@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import grants, home
+from holdfast.core import domains, grants, home
+from holdfast.core.grants import OF_DOMAIN, OF_QUEUE
 from holdfast.core.job import ACKED, Job
 from holdfast.core.peers import ME, Peer
 from holdfast.core.rows import SLOTS
+from holdfast.core.throttle import Throttle
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
+
+NO_TOKENS: Final = 2
+"""In place of what a throttle is of: the key is of something else."""
 
 KEYS_MAX: Final = 8
 """Of one job: its group or unique key, its domain, and the rate of its queue."""
@@ -29,10 +34,12 @@ KEYS_MAX: Final = 8
 class Key:
     """Something about which one node decides, and who says that it does."""
 
-    def __init__(self, name: bytes, slot: i64) -> None:
+    def __init__(self, name: bytes, slot: i64, throttle: Throttle | None = None) -> None:
         self.name: bytes = name
         self.slot: i64 = slot
         self.believers: list[bytes] = []
+        self.throttle: Throttle | None = throttle  # whose tokens it is about
+        self.ms: i64 = -1  # until the next of them, as who keeps them says
 
 
 def keys_of(node: Node, job: Job) -> list[Key]:
@@ -46,36 +53,62 @@ def keys_of(node: Node, job: Job) -> list[Key]:
         found.append(Key(name, home.slot_of_job(job)))
     queue_rules = job.queue.rules
     if queue_rules is not None and queue_rules.throttle is not None and queue_rules.throttle.interval > 0:
-        found.append(Key(b"the rate of its queue", grants.share_of(node, queue_rules.throttle).slot))
+        of_queue = queue_rules.throttle
+        found.append(Key(b"the rate of its queue", grants.share_of(node, of_queue).slot, of_queue))
     domain = None if more is None else node.domains.table.get(more.domain)
     if domain is not None and domain.interval > 0:
-        found.append(Key(b"domain " + domain.name, grants.share_of(node, domain).slot))
+        found.append(Key(b"domain " + domain.name, grants.share_of(node, domain).slot, domain))
     for key in found:
         if node.homes.opened[key.slot]:
             key.believers.append(node.node_id[:8])
+            key.ms = 0 if key.throttle is None else domains.next_ms(node, key.throttle)
     return found
 
 
 def write_slots(out: BytesWriter, keys: list[Key]) -> None:
     for key in keys:
+        throttle = key.throttle
         bus.write_u16(out, key.slot)
+        bus.write_i8(out, NO_TOKENS if throttle is None else OF_DOMAIN if throttle.queue is None else OF_QUEUE)
+        bus.write_name(out, b"" if throttle is None else throttle.name)
 
 
 def write_answer(node: Node, reader: Reader, out: BytesWriter) -> None:
-    """For each slot that a peer asks about, whether we decide about it."""
+    """For each slot that a peer asks about, whether we decide about it, and if so when there is a token."""
     for _ in range(KEYS_MAX):
         if not reader.more():
             return
         slot = reader.u16()
         if slot >= SLOTS:
             raise BadFrame("a slot that there is none of")
+        kind = reader.u8()
+        name = reader.name()
         bus.write_i8(out, 1 if node.homes.opened[slot] else 0)
+        bus.write_i64(out, next_ms(node, kind, name) if node.homes.opened[slot] else -1)
+
+
+def next_ms(node: Node, kind: i64, name: bytes) -> i64:
+    """Until there is a token: none was taken of a bucket that nobody has asked for."""
+    throttle: Throttle | None = None
+    if kind == OF_DOMAIN:
+        throttle = node.domains.table.get(name)
+    elif kind == OF_QUEUE:
+        queue = node.queues.get(name)
+        throttle = None if queue is None or queue.rules is None else queue.rules.throttle
+    if throttle is None or not grants.is_home(node, throttle, grants.share_of(node, throttle)):
+        return 0
+    return domains.next_ms(node, throttle)
 
 
 def hear(peer: Peer, reader: Reader, keys: list[Key]) -> None:
     for key in keys:
-        if reader.more() and reader.u8() == 1:
+        if not reader.more():
+            return
+        is_home = reader.u8() == 1
+        ms = reader.long()
+        if is_home:
             key.believers.append(peer.node_id()[:8])
+            key.ms = max(key.ms, ms)
 
 
 def words_of(key: Key, missing: i64) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import heal, rules
+from holdfast.core import groups, heal, rules
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, COUNTED, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
 from holdfast.core.limits import NEVER
@@ -68,7 +68,7 @@ def note(node: Node, job: Job) -> None:
         pass  # counted where somebody sees to it
     elif job.state == DEAD:
         counting.dead += 1
-    elif job.state == ACTIVE:
+    elif job.state == ACTIVE and not groups.is_held(job):  # who stands in line is queued
         if job.flags & BACKING_OFF or not job.flags & (HANDED_OUT | QUEUED_BEFORE):
             counting.delayed += 1
         elif job.flags & HANDED_OUT:

@@ -14,7 +14,7 @@ from mypy_extensions import i16, i32, i64
 
 from holdfast.core import results
 from holdfast.core.ids import id_minutes, id_random, id_seq, write_id
-from holdfast.core.job import SPECIAL, Job
+from holdfast.core.job import QUEUED_BEFORE, SPECIAL, Job
 from holdfast.core.limits import (
     DURATION_S_MAX,
     PRIORITY_MAX,
@@ -114,6 +114,8 @@ def register(node: Node, copy: Copy) -> Job | None:
         job.expire = node.now + i64(job.minutes) * 60_000
     job.retry = i32(copy.retry)
     job.delay = i32(copy.delay)
+    if copy.delay_left == 0 and copy.age < copy.delay * 1000:
+        job.flags |= QUEUED_BEFORE  # ENQUEUE has ended its delay
     job.nacks = i32(copy.nacks)
     job.deliveries = i32(copy.deliveries)
     job.replicate = i32(copy.replicate)

@@ -94,6 +94,7 @@ OUT_OF_MEMORY: Final = b"OOM command not allowed when used memory > 'maxmemory'.
 NO_REPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
 NO_REPL_TIMEOUT: Final = b"NOREPL Timeout reached before replicating to the requested number of nodes"
 NO_REPL_REMOVED: Final = b"NOREPL job removed (expired?) before the requested replication level was achieved"
+SYNC_OVER_REPLICATE: Final = b"ERR SYNC must not be greater than REPLICATE"
 SYNC_RANGE: Final = b"ERR SYNC must be a number > 0"
 NO_REPL_LEAVING: Final = (
     NO_REPL

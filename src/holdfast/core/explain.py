@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, groups, home, inquire, replicate, requeue
+from holdfast.core import believers, delay, groups, home, inquire, peek, peers, requeue
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -33,7 +33,7 @@ from holdfast.core.job import (
     Job,
 )
 from holdfast.core.more import TRY_NAMES
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from holdfast.core.node import Node
 
 NO_END: Final = -1  # in place of a time: it does not end by itself
+
+UNTOLD: Final = -2  # that is for another node to say
+UNASKED: Final = -3  # the same, and nobody has wanted to know so far: it may be none
+FROM: Final = b" has its tokens from "
 
 ENDINGS: Final = [
     b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
@@ -133,6 +137,8 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
         away = b"" if peer.is_linked else b", which cannot be reached"
         words = b"this is a copy; node %b sees to it%b" % (peer_name(node, peer.index), away)
         return [Reason(b"elsewhere", words, left)]
+    if is_out(node, job) and job.retry == 0:
+        return [Reason(b"leased", b"at most once, and it was handed out%b: it is not queued again" % ago(node, job))]
     if is_out(node, job):
         return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
     delayed = of_delay(node, job)
@@ -142,15 +148,18 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
         return [Reason(b"backing-off", b"it failed, and waits before it is tried again", left)]
     if job.flags & ASKING:
         return [Reason(b"asking", b"the other holders are asked whether one of them has it", left)]
+    if home.is_keyed(job) and left > 0 and job.holders & ~MY_BIT & ~peers.linked(node):
+        return [Reason(b"put-off", b"a node that had it cannot be reached, and may have given it to a worker: it is "
+                                   b"queued when the time of that worker would be over", left)]
     if not job.flags & QUEUED_BEFORE:
         return [Reason(b"put-off", b"it could not be queued when its time came, and is tried again", left)]
     return [Reason(b"put-off", b"it was taken out of its queue for a while", left)]
 
 
 def of_delay(node: Node, job: Job) -> list[Reason]:
-    if job.flags & QUEUED_BEFORE or not replicate.is_delayed(node, job):
+    if not delay.is_on(node, job):
         return []
-    return [Reason(b"delayed", b"its delay has not ended", replicate.end_of_delay(job) - node.now)]
+    return [Reason(b"delayed", b"its delay has not ended", delay.left(node, job))]
 
 
 def holder(node: Node, job: Job) -> bytes:
@@ -160,6 +169,13 @@ def holder(node: Node, job: Job) -> bytes:
     name = lease.worker or lease.address
     told = b", called off" if lease.is_cancelled else b""
     return b": %b, for %d s%b" % (name, int((node.now - lease.since) // 1000), told)
+
+
+def ago(node: Node, job: Job) -> bytes:
+    lease = job.lease
+    if lease is None:
+        return b""
+    return b" to %b, %d s ago" % (lease.worker or lease.address, int((node.now - lease.since) // 1000))
 
 
 def peer_name(node: Node, index: i64) -> bytes:
@@ -209,8 +225,10 @@ def of_place(node: Node, job: Job) -> list[Reason]:
         return []
     queue = job.queue
     found: list[Reason] = []
-    ahead = queue.ahead(job)
-    if ahead > 0:
+    ahead = peek.ahead(node, job)
+    if ahead > peek.AHEAD_MOST:
+        found.append(Reason(b"behind", b"more than %d jobs are before it in its queue" % peek.AHEAD_MOST))
+    elif ahead > 0:
         found.append(Reason(b"behind", b"%d job%b before it in its queue" % (
             int(ahead), b" is" if ahead == 1 else b"s are")))
     if node.is_leaving:
@@ -270,7 +288,7 @@ def look(node: Node, jid: bytes) -> Explanation:
             found.weight = 1
             found.reasons.append(Reason(b"ended", b"it has ended: acknowledged; its result is kept"))
         return found
-    found = Explanation(STATE_NAMES[job.state])
+    found = Explanation(STATE_NAMES[groups.state_of(job)])
     found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
     for finder in REASONS:
         found.reasons += finder(node, job)
@@ -299,6 +317,7 @@ class Explaining(Question):
             if missing:
                 words += b"; %d node%b cannot be reached" % (len(missing), b"" if len(missing) == 1 else b"s")
             self.best.reasons.append(Reason(b"unknown", words))
+        settle_rates(self.best, self.keys)
         add_believers(node, self.best, self.keys)
         write_explanation(out, self.session, self.jid, self.best)
 
@@ -308,6 +327,28 @@ def add_believers(node: Node, found: Explanation, keys: list[Key]) -> None:
         words = believers.words_of(key, believers.missing(node))
         if words:
             found.reasons.append(Reason(b"believers", words))
+
+
+def settle_rates(found: Explanation, keys: list[Key]) -> None:
+    """Whoever keeps the tokens of a rate has said when there is one; if there is, that is no reason. Where it was not
+    asked, since who asks does not know the keys of the job, it is said who that is, if a token was wanted."""
+    reasons: list[Reason] = []
+    for reason in found.reasons:
+        if reason.ms < NO_END:
+            what, _, keeper = reason.words.partition(FROM)
+            ms: i64 = -1
+            for key in keys:
+                is_of_queue = key.name == b"the rate of its queue"
+                if key.throttle is not None and (b"its queue" if is_of_queue else key.name) == what:
+                    ms = max(0, key.ms)  # that nobody keeps them is so until one is wanted
+            if ms == 0 or (ms < 0 and reason.ms == UNASKED):
+                continue
+            if ms > 0:
+                reason.words = b"%b has its next token in %d.%d s, at %b" % (
+                    what, int(ms // 1000), int(ms % 1000 // 100), keeper)
+            reason.ms = ms if ms > 0 else NO_END
+        reasons.append(reason)
+    found.reasons = reasons
 
 
 def explain(node: Node, session: Session, jid: bytes) -> None:

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from holdfast.core import (
     acks,
+    delay,
     fate,
     history,
     home,
@@ -43,7 +44,6 @@ from holdfast.core.job import (
     IN_DOUBT,
     MOVING,
     QUEUED,
-    QUEUED_BEFORE,
     SPECIAL,
     WAIT_REPL,
     Job,
@@ -191,9 +191,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
 def delay_left(node: Node, job: Job) -> i64:
     """Of a job whose time has not come: it goes to another home, or away from a node that leaves. ENQUEUE ends a delay.
     """
-    if job.flags & QUEUED_BEFORE or not replicate.is_delayed(node, job) or node.broken("delay-ends-with-move"):
-        return 0
-    return replicate.end_of_delay(job) - node.now
+    return 0 if node.broken("delay-ends-with-move") else delay.left(node, job)
 
 
 def on_yourjob(node: Node, peer: Peer, reader: Reader) -> None:

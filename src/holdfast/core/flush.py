@@ -13,9 +13,11 @@ from holdfast.core import (
     errors,
     history,
     inquire,
+    peers,
     queues,
     records,
     replicate,
+    requeue,
     results,
     stages,
     unique,
@@ -53,14 +55,30 @@ def flush_queue(node: Node, queue: Queue) -> i64:
 
 
 class Flushing(Question):
-    """A queue is flushed at other nodes, too: how many jobs they had."""
+    """A queue is flushed at all nodes, after all have counted.
 
-    def __init__(self, session: Session, count: i64) -> None:
+    A job that ends at one node ends at its other holders, and some hear of that before they are asked: who deletes and
+    counts at once counts a job twice, or not at all.
+    """
+
+    def __init__(self, session: Session, name: bytes, count: i64) -> None:
         super().__init__(session)
+        self.name: bytes = name
         self.count: i64 = count
+        self.is_counted: bool = False
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
-        self.count += reader.long()
+        if not self.is_counted:
+            self.count += reader.long()
+
+    def goes_on(self, node: Node) -> bool:
+        if self.is_counted:
+            return False
+        self.is_counted = True
+        queue = node.queues.get(self.name)
+        if queue is not None:
+            flush_queue(node, queue)
+        return inquire.send(node, self, inquire.FLUSHED, self.name, -1)
 
     def reply(self, node: Node, out: BytesWriter) -> None:
         write_int(out, self.count)
@@ -69,21 +87,50 @@ class Flushing(Question):
 def flush_everywhere(node: Node, session: Session, name: bytes) -> None:
     """QFLUSH. What this node holds ends at all holders by itself; the others are asked to do the same with the rest."""
     queue = node.queues.get(name)
-    count = 0 if queue is None else flush_queue(node, queue)
-    inquire.ask(node, Flushing(session, count), inquire.FLUSHED, name, -1)
+    if not peers.linked(node):
+        write_int(node.out, 0 if queue is None else flush_queue(node, queue))
+        return
+    count: i64 = 0
+    if queue is not None:
+        count = count_jobs(node, queue)
+        for job in jobs_of(node, queue):
+            if job.state == WAIT_REPL:
+                replicate.abort(node, job, errors.NO_REPL_REMOVED)  # not accepted, so there is nothing to count
+    inquire.ask(node, Flushing(session, name, count), inquire.COUNTED, name, -1)
+
+
+def tell_count(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
+    """A peer is about to flush a queue."""
+    queue = node.queues.get(reader.data)
+    bus.write_i64(out, 0 if queue is None else count_jobs(node, queue))
 
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
-    """A peer flushes a queue. Of jobs that several hold, the one that sees to it counts it."""
-    name = reader.data
-    queue = node.queues.get(name)
-    count: i64 = 0
+    """A peer flushes a queue."""
+    queue = node.queues.get(reader.data)
     if queue is not None:
-        count = sum([
-            1 for job in jobs_of(node, queue) if job.responsible == ME and job.state in (ACTIVE, QUEUED, DEAD)
-        ])
         flush_queue(node, queue)
-    bus.write_i64(out, count)
+
+
+def count_jobs(node: Node, queue: Queue) -> i64:
+    """Of a queue's jobs those that are for this node to count."""
+    count: i64 = sum([run.count for run in runs_of(queue)])
+    for job in jobs_of(node, queue):
+        if (job.state == ACTIVE or job.state == QUEUED or job.state == DEAD) and is_ours_to_count(node, job):
+            count += 1
+    return count
+
+
+def is_ours_to_count(node: Node, job: Job) -> bool:
+    """Of those that hold a job the one that sees to it counts it; if that cannot be heard, the first in its order."""
+    seer = node.peers[job.responsible]
+    if seer.index == ME or seer.is_linked:
+        return seer.index == ME
+    mine = requeue.order_key(job, node.node_id)
+    return not any([
+        peer.bit & job.holders and peer.is_linked and requeue.order_key(job, peer.node_id()) < mine
+        for peer in node.peers
+    ])
 
 
 def runs_of(queue: Queue) -> list[Run]:

@@ -215,6 +215,16 @@ def is_held(job: Job) -> bool:
     return group is not None and group.turn is not job
 
 
+def is_in_line(job: Job) -> bool:
+    """The same of one that is accepted: it is queued but for that."""
+    return job.state == ACTIVE and is_held(job)
+
+
+def state_of(job: Job) -> int:
+    """The state that clients are told: who stands in line is queued, as QLEN counts it, though not in the lane."""
+    return QUEUED if is_in_line(job) else int(job.state)
+
+
 def ahead(job: Job) -> i64:
     """How many jobs of its group come before it; of one that is not in line yet, if its time came now."""
     group = group_of(job)

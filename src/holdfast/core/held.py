@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from holdfast.core import bounds, domains, grants, home, quota
-from holdfast.core.explain import Reason, is_waiting
+from holdfast.core.explain import FROM, UNASKED, UNTOLD, Reason, is_waiting
 from holdfast.core.job import QUEUED, Job
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -89,9 +89,10 @@ def of_rate(node: Node, throttle: Throttle, what: bytes) -> list[Reason]:
             return []
         if not grants.is_home(node, throttle, share):
             owner = home.owner(node, share.slot)
-            if share.asked == 0 and is_at_hand(node, owner):
-                return []  # nobody has asked for a token yet
-            return [Reason(b"rate", what + of_keeper(node, owner, b" has its tokens from node %b, which"))]
+            if is_at_hand(node, owner):  # it is asked when there is one (explain.settle_rates)
+                words = what + FROM + b"node %b" % node.peers[owner].node_id()[:8]
+                return [Reason(b"rate", words, UNTOLD if share.asked > 0 else UNASKED)]
+            return [Reason(b"rate", what + of_keeper(node, owner, FROM + b"node %b, which"))]
     ms: i64 = domains.next_ms(node, throttle)
     if ms == 0:
         return []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import failure, federate, homecoming, links, records, replicate, requeue, takeover
+from holdfast.core import delay, failure, federate, homecoming, links, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
 from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -211,7 +211,7 @@ def write_homed(node: Node, peer: Peer, job: Job, state: i64) -> None:
     peer.out.append(bus.HOMED)
     bus.write_i8(peer.out, state)
     bus.write_i64(peer.out, ms)
-    write_copy(node, peer.out, job, job.holders, max(0, replicate.end_of_delay(job) - node.now))
+    write_copy(node, peer.out, job, job.holders, delay.left(node, job))
     links.note_copy(node, peer, job)
 
 

@@ -17,6 +17,7 @@ from holdfast.core import (
     acks,
     batches,
     cron,
+    delay,
     fate,
     groups,
     home,
@@ -57,8 +58,8 @@ def earliest(node: Node, job: Job) -> i64:
     now = node.now
     if job.state == QUEUED or groups.is_held(job) or node.broken("head-not-out"):
         return now
-    if replicate.is_delayed(node, job):
-        return max(now, replicate.end_of_delay(job))
+    if delay.is_on(node, job):
+        return max(now, delay.end(job))
     peer = node.peers[job.responsible]
     if peer.index == ME or peer.is_linked:
         return max(now, job.qtime)
@@ -76,7 +77,7 @@ def open_slots(node: Node, slots: set[int]) -> None:
             continue
         more = job.more
         assert more is not None
-        if more.group and not replicate.is_delayed(node, job):
+        if more.group and not delay.is_on(node, job):
             lined.append(job)
         else:
             alone.append(job)
@@ -234,7 +235,7 @@ def arrive(node: Node, job: Job) -> None:
     assert more is not None
     if more.unique:
         unique.index(node, job)
-    if more.group and not replicate.is_delayed(node, job):
+    if more.group and not delay.is_on(node, job):
         groups.join(node, job)
         if groups.is_held(job) and job.responsible == ME:
             job.qtime = 0

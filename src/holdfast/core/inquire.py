@@ -38,6 +38,7 @@ CHANGED: Final = 7  # another priority or queue for a job (change.py)
 HANDED_BACK: Final = 8  # queue a job again (handback.py)
 BUCKET: Final = 9  # how much there is of the rate of a domain (domains.py)
 FLUSHED: Final = 30  # delete all jobs of a queue (flush.py)
+COUNTED: Final = 31  # how many of them a node is to count
 
 Teller = Callable[["Node", Peer, Reader, BytesWriter], None]
 """Answers a question of a peer: reads what it asks, writes the answer."""
@@ -63,6 +64,10 @@ class Question(Chore):
         """A peer's answer."""
         raise NotImplementedError
 
+    def goes_on(self, node: Node) -> bool:
+        """Whether there was more to ask, and somebody to ask: the client waits on. One that is gone stops nothing."""
+        return False
+
     def reply(self, node: Node, out: BytesWriter) -> None:
         """What the client is told."""
         raise NotImplementedError
@@ -70,6 +75,14 @@ class Question(Chore):
 
 def ask(node: Node, question: Question, kind: i64, what: bytes, mask: i64) -> None:
     """Ask the nodes of a set that can be heard; the session waits for the reply."""
+    if send(node, question, kind, what, mask):
+        waiting.block(node, question.session, FOR_PEERS)
+    else:
+        question.reply(node, node.out)  # nobody can be asked
+
+
+def send(node: Node, question: Question, kind: i64, what: bytes, mask: i64) -> bool:
+    """False: there is nobody to answer it."""
     node.question_count += 1
     node.count("questions")
     question.number = node.question_count
@@ -81,11 +94,10 @@ def ask(node: Node, question: Question, kind: i64, what: bytes, mask: i64) -> No
             bus.write_name(peer.out, what)
             question.waiting |= peer.bit
     if question.waiting == 0:
-        question.reply(node, node.out)  # nobody can be asked
-        return
-    waiting.block(node, question.session, FOR_PEERS)
+        return False
     node.questions[int(question.number)] = question
     node.alarms.set(question, node.now + WAIT_MS)
+    return True
 
 
 def on_ask(node: Node, peer: Peer, reader: Reader) -> None:
@@ -126,6 +138,9 @@ def finish(node: Node, question: Question) -> None:
     if node.questions.pop(int(question.number), None) is None:
         return
     question.wake = NEVER
+    question.waiting = 0
+    if question.goes_on(node):
+        return
     session = question.session
     if session.blocked == FOR_PEERS and not session.is_closing:
         out = BytesWriter()

@@ -119,6 +119,8 @@ def find(node: Node, kind: i64, name: bytes) -> Quota:
 def set_most(node: Node, quota: Quota, most: i64) -> None:
     """The bound has changed. Of a lower one more may be lent than there is: the home takes back what is not used."""
     is_lower = most < quota.most
+    if most != quota.most:
+        quota.full_until = 0  # that nothing is left was said of the other bound
     quota.most = most
     if is_lower and len(node.peers) > 1 and is_home(node, quota) and not node.broken("lower-bound-not-recalled"):
         quota.level = min(quota.level, quota.used)

@@ -28,6 +28,7 @@ from holdfast.core.job import (
     CLAIMED,
     DEAD,
     HANDED_OUT,
+    IN_LINE,
     QUEUED_BEFORE,
     SPECIAL,
     UNSURE,
@@ -261,11 +262,15 @@ def write_whole(node: Node, out: BytesWriter, job: Job) -> None:
     ms = job.ctime // 1_000_000
     more = job.more
     flags: i64 = i64(job.flags & FLAGS_KEPT) | (0 if more is None else SPECIAL)
+    wait: i64 = max(0, ms + i64(job.delay) * 1000 - now) if job.delay > 0 else 0
+    if wait > 0 and job.flags & (QUEUED_BEFORE | IN_LINE):
+        wait = 0  # ENQUEUE has ended its delay
+        flags |= QUEUED_BEFORE
     write_id(out, job)
     write_i64_le(out, job.ctime)
     write_i64_le(out, now - ms)
     write_i64_le(out, job.expire - now)
-    write_i64_le(out, max(0, ms + i64(job.delay) * 1000 - now) if job.delay > 0 else 0)
+    write_i64_le(out, wait)
     write_i64_le(out, i64(job.retry) << 32 | i64(job.delay))
     write_i64_le(out, i64(job.nacks) << 32 | i64(job.deliveries))
     write_i64_le(

@@ -420,7 +420,7 @@ class Loading:
             if job.flags & IN_DOUBT:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
                 node.dead.pop(job, None)
-            job.flags &= ~BACKING_OFF
+            job.flags = (job.flags & ~BACKING_OFF) | QUEUED_BEFORE
             job.responsible = ME
             job.qtime = 0
             leases.forget(node, job)

@@ -30,6 +30,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from holdfast.core import (
     acks,
+    delay,
     errors,
     fate,
     gates,
@@ -256,11 +257,10 @@ def send_copies(node: Node, peers: list[Peer], job: Job) -> None:
     """The same bytes for all: they are in our own numbering of nodes."""
     if not node.overflow.fetch(job):
         return  # as if they had been lost on the way
-    delay_left: i64 = max(0, end_of_delay(job) - node.now)
     copy = BytesWriter()
     copy.append(bus.REPL)
     bus.write_i8(copy, version_of(job))
-    write_copy(node, copy, job, job.holders, delay_left)
+    write_copy(node, copy, job, job.holders, delay.left(node, job))
     data = copy.getvalue()
     for peer in peers:
         links.explain(node, peer, job.holders)
@@ -406,7 +406,7 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
         peer.full_until = node.now + FULL_MS
         job.holders &= ~peer.bit
         records.holders(node, job)
-        is_over = not is_delayed(node, job) and not node.broken("refusal-queues")
+        is_over = not delay.is_on(node, job) and not node.broken("refusal-queues")
         if job.responsible == peer.index and not job.flags & QUEUED_BEFORE and not is_over:
             begin_life_here(node, job)  # it was to see to the end of a delay; later others are asked before
 
@@ -496,19 +496,11 @@ def fill(node: Node) -> None:
             ask(node, job, missing)
 
 
-def end_of_delay(job: Job) -> i64:
-    return job.ctime // 1_000_000 + i64(job.delay) * 1000
-
-
-def is_delayed(node: Node, job: Job) -> bool:
-    return job.delay > 0 and end_of_delay(job) > node.now
-
-
 def begin_life(node: Node, job: Job) -> None:
     """Queue a job for the first time, now or after its delay."""
     job.state = ACTIVE
-    if is_delayed(node, job):
-        node.wake_at(job, end_of_delay(job))
+    if delay.is_on(node, job):
+        node.wake_at(job, delay.end(job))
     elif twins.must_ask(node, job):
         requeue.due(node, job)
     else:
@@ -595,5 +587,5 @@ def on_enqueue(node: Node, peer: Peer, reader: Reader) -> None:
     if job is None or job.state != ACTIVE or job.queue.paused & PAUSE_IN:
         return
     # If the word was slow, somebody else has seen to it meanwhile, and has it queued or with a consumer.
-    if job.responsible == peer.index or is_delayed(node, job) or node.broken("late-enqueue-obeyed"):
+    if job.responsible == peer.index or delay.is_on(node, job) or node.broken("late-enqueue-obeyed"):
         begin_life_here(node, job)

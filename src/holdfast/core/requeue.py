@@ -19,6 +19,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    delay,
     failure,
     fate,
     gates,
@@ -559,7 +560,7 @@ def lost_sight(node: Node, peer: Peer) -> None:
         if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & (
             ASKING | LONG_LEASE
         ):
-            latest = max(node.now, peer.heard + i64(job.retry) * 1000, replicate.end_of_delay(job)) + node.jitter()
+            latest = max(peer.heard + i64(job.retry) * 1000, node.now + delay.left(node, job)) + node.jitter()
             if job.qtime > latest:
                 job.asks = 0
                 node.wake_at(job, latest)

@@ -202,6 +202,8 @@ def read_field(what: str, text: str, low: int, high: int, names: list[str]) -> l
             start, dash, end = span.partition("-")
             first = read_number(what, start, low, high, names)
             last = read_number(what, end, low, high, names) if dash else (high if slash else first)
+            if what == "weekday" and last == 0 < first and end in names:
+                last = high  # mon-sun: at the end of a week Sunday is 7
             if last < first:
                 raise BadSchedule(f"a range of the {what} must go up, unlike {part[:32]}")
         found.update(range(first, last + 1, step))

@@ -116,6 +116,7 @@ explain.REASONS.append(held.of_rules)
 inquire.KINDS.update({
     inquire.FIGURES: views.tell,
     inquire.FLUSHED: flush.tell,
+    inquire.COUNTED: flush.tell_count,
     inquire.LEASED: tokens.tell,
     inquire.CANCELLED: cancel.tell,
     inquire.WORKERS: workers.tell,

@@ -101,8 +101,8 @@ def figures(node: Node, queue: Queue) -> list[int]:
     age = (node.now - oldest[0].ctime // 1_000_000) // 1000 if oldest else 0
     tally = census.tally(node, queue)
     return [
-        int(queue.size), int(queue.held), len(queue.waiting), int(queue.jobs_in), int(queue.jobs_out), max(0, int(age)),
-        int(queue.rate_in), int(queue.rate_out),
+        int(queue.size + queue.lined), int(queue.held), len(queue.waiting), int(queue.jobs_in), int(queue.jobs_out),
+        max(0, int(age)), int(queue.rate_in), int(queue.rate_out),
         int(tally.out), int(tally.delayed), int(tally.moving), int(tally.ended), int(tally.dead),
         int(queue.acked), int(queue.nacked), int(queue.died), int(queue.expired), int(queue.lease_lost),
         int(queue.added), int(queue.handed_out()),

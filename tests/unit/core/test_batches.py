@@ -6,11 +6,12 @@ import random
 import pytest
 
 from holdfast.core.batches import WAS_DEAD, WAS_DONE, Batch
+from holdfast.core.errors import NO_REPL
 from holdfast.core.node import Node
 from holdfast.core.step import Tick, step
 from holdfast.testing.sim.cluster import Cluster
 
-from .making import NODE_ID, Bench
+from .making import NODE_ID, Bench, Mesh
 
 
 def add(bench: Bench, index: int, *options: str) -> bytes:
@@ -191,3 +192,12 @@ def test_a_batch_lives_through_a_restart() -> None:
     again.node.connect("10.0.0.1:1")
     again.do("ACKJOB", ids[1])
     assert final[1:-2] in (again.do("GETJOB", "FROM", "after") or b"")
+
+
+def test_the_last_job_cannot_have_more_copies_than_there_are_members() -> None:
+    """One that is away may be back by then; what nobody has ever met will not."""
+    mesh = Mesh("b", "c")
+    assert mesh.do("BATCH", "CLOSE", "b", "1", "THEN", "q", "x", "REPLICATE", "4") == b"-" + NO_REPL + b"\r\n"
+    mesh.node.link_down(mesh.peers[0])
+    said = mesh.do("BATCH", "CLOSE", "b", "1", "THEN", "q", "x", "REPLICATE", "3")
+    assert said is None or not said.startswith(b"-")

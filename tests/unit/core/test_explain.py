@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 
 from holdfast.core import explain
+from holdfast.testing.sim.cluster import Cluster
 
 from .making import Bench, Mesh
 
@@ -135,3 +136,39 @@ def test_a_job_that_waits_for_copies_has_other_reasons_too() -> None:
     assert codes(mesh, mesh.node.id_text(first)) == ["copies", "delayed", "paused"]
     mesh.confirm(first, 0)
     assert codes(mesh, mesh.node.id_text(first)) == ["delayed", "paused"]
+
+
+def test_an_at_most_once_job_that_was_given_back_is_not_said_to_be_with_a_worker() -> None:
+    bench = Bench()
+    job = add(bench, "q", "RETRY", "0")
+    bench.do("CLIENT", "SETNAME", "w1")
+    bench.do("GETJOB", "WITHMETA", "FROM", "q")
+    bench.do("NACK", job)
+    bench.wait(104_000)
+    assert reasons(bench, job) == [
+        ("leased", "at most once, and it was handed out to w1, 104 s ago: it is not queued again"),
+    ]
+
+
+def test_a_job_whose_home_is_lost_waits_for_its_worker_not_for_a_delay() -> None:
+    sim = Cluster(nodes="ABC", seed=5)
+    sim.run_for(seconds=2)
+    job = sim.do("A", "ADDJOB", "q", "x", "1000", "GROUP", "g", "RETRY", "60", "REPLICATE", "3")["reply"]
+    sim.run_for(seconds=1)
+    lost = next(name for name, state in sim.copies(job).items() if state == "queued")
+    sim.crash(lost, "kill")
+    sim.run_for(seconds=20)
+    found = [explain.look(host.node, job.encode()) for host in sim.hosts.values() if host.node is not None]
+    best = max(found, key=lambda each: each.weight)
+    assert [reason.code for reason in best.reasons] == [b"put-off"] and 30_000 < best.reasons[0].ms < 60_000
+    assert best.reasons[0].words.startswith(b"a node that had it cannot be reached")
+
+
+def test_jobs_of_other_tenants_that_have_their_turns_are_before_it() -> None:
+    """A 0 to 3, then B: B is the second to go out, and A 3 the last."""
+    bench = Bench()
+    jobs = [add(bench, "q", "TENANT", tenant) for tenant in "aaaab"]
+    behind = ["", "2 jobs are", "3 jobs are", "4 jobs are", "1 job is"]
+    for job, words in zip(jobs, behind, strict=True):
+        told = [said for code, said in reasons(bench, job) if code == "behind"]
+        assert told == ([f"{words} before it in its queue"] if words else [])

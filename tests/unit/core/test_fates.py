@@ -6,7 +6,7 @@ import random
 import pytest
 
 from holdfast.core.config import Config
-from holdfast.core.job import DEAD, Job
+from holdfast.core.job import DEAD, QUEUED, Job
 from holdfast.core.limits import RESULT_BYTES, RESULTS_PERCENT, TRIES_KEPT, WAIT_IDS_MAX, WORKERS_MAX
 from holdfast.core.node import Node
 from holdfast.core.snapshot import Walk
@@ -173,3 +173,24 @@ def test_what_was_sent_back_from_the_dead_is_alive_after_a_restart() -> None:
     job = found(again, jid)
     assert job.state != DEAD and not again.dead and job.expire - again.now == 99_000
     assert job.more is not None and (job.more.round, job.more.failures) == (1, 0)
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+@pytest.mark.parametrize("options", [(), ("GROUP", "g")])
+def test_a_delay_that_enqueue_has_ended_is_over_after_a_restart(is_rewritten: bool, options: tuple[str, ...]) -> None:
+    """Whether it was its turn in its group, or stood in line behind another."""
+    bench = Bench()
+    node = bench.node
+    node.is_recording = True
+    jids = [add(bench, "DELAY", "600", "RETRY", "60", *options) for _ in range(3)]
+    assert bench.do("ENQUEUE", *jids[:2]) == b":2\r\n"
+    kept = node.take_records()
+    if is_rewritten:
+        kept = Walk(node).take_records(1_000_000)
+
+    again = reborn(bench, kept, 10_000)
+    queue = again.queues[b"q"]
+    assert queue.size + queue.lined == 2
+    assert [queue.size, queue.lined] == ([1, 1] if options else [2, 0])
+    assert found(again, jids[0]).state == QUEUED and found(again, jids[0]).deliveries == 0
+    assert found(again, jids[2]).qtime - again.now == 590_000

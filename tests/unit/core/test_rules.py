@@ -4,6 +4,8 @@ from __future__ import annotations
 import random
 import re
 
+import pytest
+
 from holdfast.core import domains, rules
 from holdfast.core.job import BINNED, COUNTED
 from holdfast.core.snapshot import Walk
@@ -286,3 +288,26 @@ def test_a_tenant_that_adds_one_at_a_time_gets_no_more_than_its_share() -> None:
             mine += 1
             waiting = {add(bench, "TENANT", "b")}
     assert 199 <= mine <= 201
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_qpeek_shows_is_what_goes_out(seed: int) -> None:
+    """Tenants of several weights, priorities, jobs that come and go in between."""
+    rng = random.Random(seed)
+    bench = Bench()
+    for tenant in "abc":
+        bench.do("TENANT", "SET", "q", tenant, str(rng.randint(1, 4)))
+    for _ in range(6):
+        for _ in range(rng.randint(1, 30)):
+            options = ["TENANT", rng.choice("abcde")] if rng.random() < 0.8 else []
+            bench.do("ADDJOB", "q", "x", "0", "PRIORITY", str(rng.randint(4, 6)), *options)
+        peeked = bench.do("QPEEK", "q", "200")
+        count = rng.randint(1, 40)
+        assert bench.do("QPEEK", "q", str(count)) == cut(peeked, count)
+        assert bench.do("GETJOB", "NOHANG", "COUNT", str(count), "FROM", "q") == cut(peeked, count)
+
+
+def cut(reply: bytes | None, count: int) -> bytes:
+    """The first so many of an array of jobs."""
+    jobs = (reply or b"").partition(b"\r\n")[2].split(b"*3\r\n")[1:]
+    return b"*%d\r\n" % len(jobs[:count]) + b"".join(b"*3\r\n" + job for job in jobs[:count])

@@ -58,6 +58,10 @@ def test_days() -> None:
         "01-25T00:00+00:00", "03-01T00:00+00:00", "03-08T00:00+00:00",
     ]
     assert Schedule("0 0 * * 7", "UTC").weekdays == Schedule("0 0 * * sun", "UTC").weekdays == {0}
+    assert Schedule("0 0 * * fri-sun", "UTC").weekdays == Schedule("0 0 * * 5-7", "UTC").weekdays == {5, 6, 0}
+    assert Schedule("0 0 * * Mon-Sun", "UTC").weekdays == set(range(7))
+    with pytest.raises(BadSchedule, match="must go up"):
+        Schedule("0 0 * * fri-mon", "UTC")
 
 
 def test_every_is_counted_from_1970_whoever_counts() -> None:

@@ -259,6 +259,22 @@ def test_totalmaxlen_is_exact_with_fifty_producers(most: int) -> None:
     sim.check()
 
 
+@pytest.mark.parametrize("queue", ["up", "q1"])
+def test_a_bound_that_was_raised_is_asked_about_at_once(queue: str) -> None:
+    """Also where its home has just said that nothing is left: B is that of the one queue, A of the other."""
+    sim = Cluster(nodes="ABC", seed=3)
+    sim.run_for(seconds=2)
+    sim.do("A", "QUEUE", "SET", queue, "totalmaxlen", "3")
+    sim.run_for(seconds=1)
+
+    def add() -> list[str]:
+        return [next(iter(sim.do("A", "ADDJOB", queue, f"{number}", "1000"))) for number in range(4)]
+
+    assert add() == ["reply", "reply", "reply", "error"]
+    sim.do("A", "QUEUE", "SET", queue, "totalmaxlen", "6")
+    assert add() == ["reply", "reply", "reply", "error"]
+
+
 def test_a_bound_is_kept_when_its_home_dies() -> None:
     sim = Cluster(nodes="ABC", seed=8)
     sim.do("A", "QUEUE", "SET", "q", "totalmaxlen", "100")
@@ -291,3 +307,43 @@ def test_qflush_deletes_at_all_nodes() -> None:
     sim.run_for(seconds=2)
     for name in "ABC":
         assert sim.do(name, "QLEN", "q") == {"count": 0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("option", ["", "GROUP", "DELAY"])
+def test_qflush_counts_each_job_once(seed: int, option: str) -> None:
+    """With two copies each, at nodes of which the one that is asked may be none."""
+    sim = Cluster(nodes="ABC", seed=seed)
+    for number in range(12):
+        options = [option, f"{number + 60}"] if option else []
+        sim.do("ABC"[number % 3], "ADDJOB", "q", f"{number}", "1000", "REPLICATE", "2", *options)
+    sim.run_for(seconds=1)
+    sim.do("A", "GETJOB", "FROM", "q")
+    sim.run_for(seconds=1)
+    assert sim.do("B", "QFLUSH", "q") == {"count": 12}
+    sim.run_for(seconds=2)
+    assert sim.do("C", "QFLUSH", "q") == {"count": 0}
+
+
+@pytest.mark.parametrize("what", ["domain", "queue"])
+def test_explain_says_when_the_next_token_comes_wherever_it_is_kept(what: str) -> None:
+    """As the node knows that keeps them, whether or not a worker has asked for one."""
+    sim = Cluster(nodes="ABC", seed=6)
+    options = ["DOMAIN", "d"] if what == "domain" else []
+    if what == "domain":
+        sim.do("A", "DOMAIN", "SET", "d", "RATE", "1/m", "BURST", "1")
+    else:
+        sim.do("A", "QUEUE", "SET", "q", "rate", "1/m", "burst", "1")
+    sim.run_for(seconds=1)
+    ids = {at: sim.do(at, "ADDJOB", "q", at, "1000", "REPLICATE", "1", *options)["reply"] for at in "ABC"}
+    sim.run_for(seconds=1)
+    if what == "domain":
+        for at in "AB":  # C is to keep them
+            assert [reason[0] for reason in sim.do(at, "EXPLAIN", ids[at])["reply"][3]] == ["nobody-waits"], at
+    sim.do("B", "GETJOB", "FROM", "q")
+    sim.run_for(seconds=10)
+    for at, id in ids.items():
+        found = {code: (words, ms) for code, words, ms in sim.do(at, "EXPLAIN", id)["reply"][3]}
+        if "leased" not in found:
+            assert 45_000 < found["rate"][1] <= 60_000, (at, found)
+            assert "has its next token in" in found["rate"][0]

@@ -76,7 +76,7 @@ def check_close(node: Node, session: Session, argv: list[bytes]) -> None:
     check_queue_name(argv[5])
     check_body(node, argv[6])
     options = batches.read_options(argv[5:])
-    options.settle_words(node)
+    options.settle_later(node)
     more = options.more
     if more is not None and more.unique:
         raise BadRequest(errors.THEN_UNIQUE)

@@ -27,6 +27,7 @@ from holdfast.core.limits import (
 )
 from holdfast.core.more import UNTIL_DONE, UNTIL_STARTED, More
 from holdfast.core.parse import at_least, integer, no_option, seconds, value_of
+from holdfast.core.peers import ME
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -178,6 +179,21 @@ class AddOptions:
         if self.retry < 0:
             self.retry = default_retry(self.ttl)
 
+    def check_numbers(self, node: Node) -> None:
+        if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
+            raise BadRequest(errors.RETRY_ZERO_COPIES)
+        if self.delay > 0 and self.delay >= self.ttl:
+            raise BadRequest(errors.DELAY_OVER_TTL)
+
+    def settle_later(self, node: Node) -> None:
+        """Of a job that is added when others have ended: what can be said now. Members that are away may be back."""
+        self.settle_words(node)
+        self.check_numbers(node)
+        if self.sync > self.replicate > 0:
+            raise BadRequest(errors.SYNC_OVER_REPLICATE)
+        if self.replicate > sum([1 for peer in node.peers if peer.index == ME or peer.is_member]):
+            raise Refused(errors.NO_REPL)
+
     def settle_copies(self, node: Node) -> None:
         """How many copies there will be depends on who is there."""
         if len(node.peers) == 1 and self.replicate == 0 and self.sync == 0 and self.delay == 0 and not node.is_leaving:
@@ -197,16 +213,13 @@ class AddOptions:
                 self.replicate = replicate.copies_in_the_end(node)
                 needed = had
                 self.is_default = self.sync == 0
-        if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
-            raise BadRequest(errors.RETRY_ZERO_COPIES)
-        if self.delay > 0 and self.delay >= self.ttl:
-            raise BadRequest(errors.DELAY_OVER_TTL)
+        self.check_numbers(node)
         if needed == 0:
             needed = self.replicate
         if self.sync == 0:
             self.sync = needed
         elif self.sync > self.replicate:
-            raise BadRequest(b"ERR SYNC must not be greater than REPLICATE")
+            raise BadRequest(errors.SYNC_OVER_REPLICATE)
         self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
         if self.is_external and reachable < self.replicate:
             raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)

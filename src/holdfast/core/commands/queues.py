@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import census, errors, federate, flush, queues, registers, settings
+from holdfast.core import census, errors, federate, flush, peek, queues, registers, settings
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
@@ -25,14 +25,18 @@ def qlen(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def qpeek(node: Node, session: Session, argv: list[bytes]) -> None:
-    """Look at jobs without taking them: the next `count`, or with a negative count the last ones."""
+    """Look at jobs without taking them: the next `count` in the order in which they will go out, or with a negative
+    count the last ones. Jobs that stand in line in a group come after those that wait for nobody."""
     count = integer(argv[2], errors.NOT_AN_INTEGER)
     queue = node.queues.get(argv[1])
     out = node.out
     if queue is None or count == 0:
         write_array(out, 0)
         return
-    jobs = queue.oldest(min(count, COUNT_MAX)) if count > 0 else queue.latest(min(-count, COUNT_MAX))
+    if count > 0:
+        jobs = peek.first(node, queue, min(count, COUNT_MAX))
+    else:
+        jobs = peek.last(node, queue, min(-count, COUNT_MAX))
     write_array(out, len(jobs))
     for job in jobs:
         write_array(out, 3)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, requeue
+from holdfast.core import errors, groups, requeue
 from holdfast.core.commands.jobs import write_added
 from holdfast.core.commands.show import write_job
 from holdfast.core.errors import BadRequest
@@ -20,7 +20,6 @@ from holdfast.core.job import (
     BACKING_OFF,
     HANDED_OUT,
     IN_DOUBT,
-    IN_LINE,
     MOVING,
     QUEUED_BEFORE,
     STATE_NAMES,
@@ -153,7 +152,7 @@ class Scan:
             return False
         if not self.states and not self.ways:
             return True
-        return job.state in self.states or (bool(self.ways) and way_of(node, job) in self.ways)
+        return groups.state_of(job) in self.states or (bool(self.ways) and way_of(node, job) in self.ways)
 
     def takes_keys(self, more: More | None) -> bool:
         return more is not None and not (
@@ -176,7 +175,7 @@ def way_of(node: Node, job: Job) -> bytes:
         return b""
     if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
         return LEASED
-    if job.flags & IN_LINE:
+    if groups.is_held(job):
         return IN_GROUP
     is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
     return DELAYED if is_delayed and job.qtime > node.now else b""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import leases
+from holdfast.core import groups, leases
 from holdfast.core.commands.jobs import write_job_id, write_named, write_nodes
 from holdfast.core.job import HANDED_OUT, SPECIAL, STATE_NAMES, Job
 from holdfast.core.limits import PRIORITY_DEFAULT
@@ -68,7 +68,7 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     write_bulk(out, b"queue")
     write_bulk(out, job.queue.name)
     write_bulk(out, b"state")
-    write_bulk(out, STATE_NAMES[job.state])
+    write_bulk(out, STATE_NAMES[groups.state_of(job)])
     write_named(out, b"repl", i64(job.replicate))
     write_named(out, b"ttl", max(0, (job.expire - node.now + 999) // 1000))
     write_named(out, b"ctime", job.ctime)
@@ -98,6 +98,8 @@ def write_special(node: Node, job: Job, extra: Extra) -> None:
         keys = leases.keys(job)
         for i in range(0, len(keys), 2):
             extra.text(keys[i], keys[i + 1])
+        if groups.is_in_line(job):
+            extra.number(b"in-line", 1)
         if more.skips:
             extra.text(b"onfail", b"skip")
         if more.until == UNTIL_STARTED:
