@@ -201,3 +201,17 @@ def test_the_last_job_cannot_have_more_copies_than_there_are_members() -> None:
     mesh.node.link_down(mesh.peers[0])
     said = mesh.do("BATCH", "CLOSE", "b", "1", "THEN", "q", "x", "REPLICATE", "3")
     assert said is None or not said.startswith(b"-")
+
+
+def test_a_batch_is_complete_as_soon_as_its_last_job_can_be_had() -> None:
+    """Whoever has got that job and asks, at any node, is not told that something is still missing."""
+    for seed in range(4):
+        sim = Cluster(nodes="ABC", seed=seed)
+        job = sim.do("A", "ADDJOB", "q", "x", "1000", "BATCH", "all", "INDEX", "0", "RETRY", "60")["reply"]
+        sim.do("B", "BATCH", "CLOSE", "all", "1", "THEN", "after", "sum up")
+        sim.run_for(seconds=1)
+        sim.do("C", "ACKJOB", job)
+        assert sim.consume(at="B", queue="after")
+        for name in "ABC":
+            said = sim.do(name, "BATCH", "GET", "all")["reply"]
+            assert said[said.index("state") + 1] == "complete", f"as {name} says"

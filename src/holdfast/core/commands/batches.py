@@ -109,6 +109,7 @@ def get(node: Node, session: Session, name: bytes) -> None:
     if found is None:
         write_null(out, session)
         return
+    batches.look(node, found)  # the job after it may have been accepted a moment ago, which is looked at now and then
     write_array(out, 16 + 2 * len(CAUSE_NAMES))
     write_bulk(out, b"name")
     write_bulk(out, name)
