@@ -108,6 +108,7 @@ from holdfast.core.limits import (
     BODY_BYTES_EXTRA,
     JOB_BYTES,
     NEVER,
+    SEQ_LEAP,
     SESSION_BYTES,
     SPENT_GONE_MAX,
 )
@@ -570,7 +571,7 @@ class Node:
     def keep(self, job: Job) -> None:
         """A job that another node made, or an earlier life of this one, is known here from now on."""
         if job.origin is self.own and job.seq > self.seq:
-            self.seq = job.seq  # of that life not all was kept, and its clock was ahead: no number is used twice
+            self.seq = job.seq + SEQ_LEAP  # of that life not all was kept, and its clock was ahead
         page = job.origin.put(job)
         self.jobs += 1
         job.queue.held += 1
