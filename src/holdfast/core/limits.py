@@ -17,8 +17,9 @@ NEVER: Final = 1 << 62
 """A wake time that does not come: far beyond any clock, and still a 64-bit integer."""
 
 SEQ_LEAP: Final = 1 << 24
-"""Numbers of jobs that are passed over where the clock was set back between two lives of a node: so many at most the one
-before has given out to jobs that were still being added when it ended, or whose records were lost with the power."""
+"""Numbers of jobs that are passed over where the clock was set back between two lives of a node: at most so many has
+the one before given out to jobs that were still being added when it ended, or whose records were lost with the power.
+"""
 
 DURATION_S_MAX: Final = 2**31 - 1
 """TTL, RETRY and DELAY in seconds: 68 years, and a job keeps each in 32 bits. More is refused, not wrapped."""
