@@ -1,8 +1,8 @@
 """Whole clusters of real nodes under faults: fixed seeds, fresh ones, and plans that once broke a promise.
 
-CLUSTERS says how many seeds; one of them was never run before. There will be more of those again when `make swarm`,
-which runs nothing else, stays quiet for half an hour on everything that was merged: it is the place to hunt. The files
-in plans/ are what `shrink` left of failing seeds, named after what was wrong. They stay for ever.
+CLUSTERS says how many seeds; a few of them were never run before. There will be more of those when `make swarm`, which
+runs nothing else, stays quiet for half an hour on everything that was merged: it is the place to hunt. The files in
+plans/ are what `shrink` left of failing seeds, named after what was wrong. They stay for ever.
 """
 from __future__ import annotations
 
