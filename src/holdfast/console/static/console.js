@@ -35,7 +35,7 @@
 
   // A chart of some lines over time. `seconds`: it shows so many up to now, and grows from the right.
   const charts = [];
-  const HEIGHT = 220, POINTS = 300;
+  const HEIGHT = 220, POINTS = 300, COMPACT = new Intl.NumberFormat("en", {notation: "compact"});
   class Lines {
     constructor(place, names, seconds) {
       this.place = place; this.names = names; this.seconds = seconds; this.data = [[], ...names.map(() => [])];
@@ -46,6 +46,8 @@
       if (this.plot) this.plot.destroy();
       const latest = this.data[0].length ? new Date(this.data[0].at(-1) * 1000) : new Date();
       const colours = [css("--mark"), css("--warn"), css("--good")];
+      // 100,000 is as wide as the axis, and a million wider.
+      const short = (_, ticks) => ticks.map(each => each === null ? null : COMPACT.format(each));
       const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), size: 4}};
       const clock = (u, splits) => splits.map((at) => {
         const when = new Date(at * 1000), text = when.toTimeString().slice(0, this.seconds ? 8 : 5);
@@ -55,7 +57,7 @@
       if (this.seconds) scales.x = {range: (u, low, high) => [high - this.seconds, high]};
       this.plot = new uPlot({
         width: this.place.clientWidth || 400, height: HEIGHT, scales, cursor: {points: {size: 6}},
-        axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52}],
+        axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52, values: short}],
         series: [{label: `Time, ${zone(latest)}`, value: this.seconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
           {label: name, stroke: colours[i], width: 2, fill: i === 0 ? colours[0] + "22" : undefined, points: {show: false}}))],
       }, this.data, this.place);
