@@ -19,6 +19,10 @@ class Meter(Protocol):
         """(command, calls, microseconds) of commands that were run by their direct handlers."""
         ...
 
+    def reset(self) -> None:
+        """Begin to count anew, at once: commands behind CONFIG RESETSTAT in one batch count already."""
+        ...
+
     def connection(self, session: Session) -> dict[str, int]:
         """Fields of CLIENT LIST: fd, qbuf, qbuf-free, obl, oll, omem."""
         ...
@@ -34,6 +38,9 @@ class NoMeter:
 
     def direct(self) -> list[tuple[bytes, int, int]]:
         return []
+
+    def reset(self) -> None:
+        pass
 
     def connection(self, session: Session) -> dict[str, int]:
         return {}

@@ -445,8 +445,6 @@ class Server:
             self.apply_settings()
             self.keeping.switch()
             self.use_journal()
-            if request.argument == b"reset":
-                self.sockets.reset()
         elif request.kind == effects.SAVE_SETTINGS and session is not None:
             try:
                 self.settings.save()
@@ -538,6 +536,9 @@ class Server:
     def direct(self) -> list[tuple[bytes, int, int]]:
         rows: list[tuple[bytes, int, int]] = self.sockets.direct()
         return rows
+
+    def reset(self) -> None:
+        self.sockets.reset()
 
     def connection(self, session: Session) -> dict[str, int]:
         facts: dict[str, int] = self.sockets.describe(session)

@@ -168,7 +168,8 @@ def reset_stats(node: Node) -> None:
         entry.calls = 0
         entry.usec = 0
     node.expired = 0
-    node.requests.append(Request(APPLY_SETTINGS, None, b"reset"))
+    node.meter.reset()
+    node.requests.append(Request(APPLY_SETTINGS, None, b"reset"))  # for nodes that share our port
 
 
 def shutdown(node: Node, session: Session, argv: list[bytes]) -> None:
