@@ -23,6 +23,7 @@ from holdfast.core import (
     replicate,
     requeue,
     results,
+    settings,
     takeover,
     tombs,
     unique,
@@ -155,6 +156,7 @@ class Loading:
             queue = self.queue(reader.name())
             queue.paused = reader.u8()
             queue.maxlen = reader.long()
+            settings.pause_loaded(self.node, queue)
         elif kind == SLOTS:
             self.load_slots(reader)
         elif kind == MERGED:

@@ -282,6 +282,7 @@ def make_anew(node: Node) -> None:
         return
     registers = node.registers
     until = (common_wall(node) + SKEW_MS) << STEPS
+    own_pauses = settings.forget_pause_stamps(node, until)
     found: list[tuple[bytes, bytes, bytes, Register]] = []
     registers.latest = 0
     for (kind, name), fields in registers.things.items():
@@ -292,8 +293,13 @@ def make_anew(node: Node) -> None:
                 registers.latest = max(registers.latest, register.time)
     for kind, name, field, register in found:
         node.count("settings-made-anew")
-        spread(node, kind, name, field, Register(register.value, new_stamp(node), node.node_id))
+        stamp = new_stamp(node)
+        value = settings.moved_in_time(field, register.value, (stamp - register.time) >> STEPS)
+        spread(node, kind, name, field, Register(value, stamp, node.node_id))
+    for kind, name, _, _ in found:
         settings.apply(node, kind, name)
+    for queue in own_pauses:
+        queue.pause_stamp = new_stamp(node)
 
 
 def drop_deleted(node: Node) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import bounds, cron, domains, errors, federate, queues, registers, rules, stages, tenants
+from holdfast.core.doubt import own_wall
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import (
     BACKOFF_MOST_S,
@@ -188,8 +189,39 @@ def apply_to_queue(node: Node, queue: Queue) -> None:
     if paused is not None and paused.time >= queue.pause_stamp:  # in the same moment: what was said to all counts
         queue.pause_stamp = paused.time
         word, _, until = (paused.value or b"none").partition(b" ")
-        left = int(until) - node.wall if until else 0
+        left = int(until) - own_wall(node) if until else 0
         is_over = until != b"" and left <= 0
         queue.pause_word = 0 if is_over else PAUSE_NAMES.index(word)
         queues.set_paused(node, queue, queue.pause_word, 0 if is_over else left)
         federate.give(node, queue)
+
+
+def pause_loaded(node: Node, queue: Queue) -> None:
+    """How a queue was paused is kept after any word to all that counted then, and before those that come."""
+    paused = node.registers.find(KIND, queue.name, b"paused")
+    if paused is not None and not node.broken("pause-stamp-lost"):
+        queue.pause_stamp = paused.time + 1
+        node.registers.latest = max(node.registers.latest, queue.pause_stamp)
+
+
+def forget_pause_stamps(node: Node, until: i64) -> list[Queue]:
+    """Stamps of pauses that are later than this: a word to all gets a new one with its register. The queues whose last
+    word was to this node alone, which comes after it."""
+    found: list[Queue] = []
+    for queue in node.queues.values():
+        if queue.pause_stamp <= until or node.broken("pause-stamp-kept"):
+            continue
+        paused = node.registers.find(KIND, queue.name, b"paused")
+        if paused is not None and paused.time >= queue.pause_stamp:
+            queue.pause_stamp = 0
+        else:
+            found.append(queue)
+    return found
+
+
+def moved_in_time(field: bytes, value: bytes | None, ms: i64) -> bytes | None:
+    """A value that gets another stamp: a pause that has an end lasts as long as was said."""
+    if field != b"paused" or value is None:
+        return value
+    word, space, until = value.partition(b" ")
+    return b"%b %d" % (word, max(0, int(until) + ms)) if space else value

@@ -116,13 +116,17 @@ def test_a_stamp_from_the_future_is_refused_and_told_and_made_anew() -> None:
 
 
 def test_a_clock_that_is_wrong_is_outvoted() -> None:
-    """C's clock is ahead, and the others say so: what it sets has their time."""
+    """C's clock is ahead, and the others say so: what it sets has their time, and so has the end of a pause."""
     sim = Cluster(nodes="ABC", seed=6)
     sim.hosts["C"].clock.skew += SKEW_MS + 60_000
     sim.run_for(seconds=3)
     sim.do("C", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.do("C", "PAUSE", "q", "all", "FOR", "5")
     sim.run_for(seconds=1)
     assert [setting(sim, name) for name in "ABC"] == [b"9"] * 3
+    assert [sim.do(name, "PAUSE", "q", "state")["reply"] for name in "ABC"] == ["all"] * 3
+    sim.run_for(seconds=6)
+    assert [sim.do(name, "PAUSE", "q", "state")["reply"] for name in "ABC"] == ["none"] * 3
 
 
 def test_the_digest_is_of_living_values_in_any_order() -> None:

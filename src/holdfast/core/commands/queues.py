@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from holdfast.core import census, errors, federate, flush, peek, queues, registers, settings
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
+from holdfast.core.doubt import own_wall
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import COUNT_MAX
 from holdfast.core.parse import integer, no_option, seconds, value_of
@@ -131,7 +132,7 @@ def pause(node: Node, session: Session, argv: list[bytes]) -> None:
         raise BadRequest(b"ERR FOR goes with in, out or all")
     if paused >= 0 and (is_for_all or lasts > 0):
         check_queue_name(argv[1])
-        until = b" %d" % (node.wall + lasts * 1000) if lasts > 0 else b""
+        until = b" %d" % (own_wall(node) + lasts * 1000) if lasts > 0 else b""
         registers.put(node, settings.KIND, argv[1], {b"paused": PAUSE_NAMES[paused] + until})
     elif paused >= 0 and queue is not None:
         queue.pause_stamp = registers.new_stamp(node)  # a word to all nodes that was said before comes too late

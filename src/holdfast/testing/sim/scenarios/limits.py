@@ -341,6 +341,52 @@ def a_setting_made_with_a_wrong_clock_is_soon_everywhere(new: New) -> None:
     assert [maxlen(sim, name) for name in "ABC"] == [b"8"] * 3
 
 
+@catches("pause-stamp-kept")
+def a_pause_made_with_a_wrong_clock_can_be_ended_from_elsewhere(new: New) -> None:
+    """By a word to all, whether it was one itself or to that node alone, and not only after an hour."""
+    sim = new(nodes="ABC", seed=415)
+    cut = sim.cut("C")
+    sim.hosts["C"].clock.skew += 3_600_000
+    sim.run_for(seconds=3)
+    sim.do("C", "PAUSE", "q", "all", "bcast")
+    sim.do("C", "PAUSE", "alone", "all")
+    sim.do("C", "PAUSE", "short", "all", "FOR", "20")
+    sim.end_fault(cut)
+    sim.hosts["C"].clock.skew -= 3_600_000
+    sim.run_for(seconds=10)
+    assert [pause(sim, name, "q") for name in "ABC"] == ["all"] * 3
+    assert [pause(sim, name, "alone") for name in "ABC"] == ["none", "none", "all"]
+    assert [pause(sim, name, "short") for name in "ABC"] == ["all"] * 3
+    for queue in ("q", "alone"):
+        sim.do("A", "PAUSE", queue, "none", "bcast")
+    sim.run_for(seconds=20)
+    for queue in ("q", "alone", "short"):
+        assert [pause(sim, name, queue) for name in "ABC"] == ["none"] * 3, f"{queue} is paused for an hour"
+
+
+@catches("pause-stamp-lost")
+def what_was_said_to_one_node_outlasts_its_restart(new: New) -> None:
+    """All are paused, and one is not any more: not even when something else is set for the queue."""
+    sim = new(nodes="ABC", seed=416)
+    sim.do("A", "PAUSE", "q", "all", "bcast")
+    sim.run_for(seconds=1)
+    sim.do("C", "PAUSE", "q", "none")
+    sim.run_for(seconds=2)
+    sim.crash("C", "kill")
+    sim.restart("C")
+    sim.run_for(seconds=3)
+    sim.do("A", "QUEUE", "SET", "q", "attempts", "3")
+    sim.run_for(seconds=3)
+    assert [pause(sim, name, "q") for name in "ABC"] == ["all", "all", "none"], "an old word to all came back"
+    sim.do("A", "PAUSE", "q", "out", "bcast")
+    sim.run_for(seconds=3)
+    assert [pause(sim, name, "q") for name in "ABC"] == ["out"] * 3
+
+
+def pause(sim: Cluster, name: str, queue: str) -> str:
+    return str(sim.do(name, "PAUSE", queue, "state").get("reply"))
+
+
 @catches("own-clock-believed")
 def a_node_whose_clock_is_behind_takes_over_what_the_others_set(new: New) -> None:
     """It may be the home of that very bound: then nobody would get a place."""
