@@ -59,6 +59,9 @@ class World:
     def direct(self) -> list[tuple[bytes, int, int]]:
         return [(name, calls, 0) for name, calls in self.direct_calls.items()]
 
+    def reset(self) -> None:
+        self.direct_calls.clear()
+
     def connection(self, session: Session) -> dict[str, int]:
         return {}
 
