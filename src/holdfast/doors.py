@@ -80,7 +80,7 @@ async def aopen(
     doubt_s: float | None = None,
 ) -> AsyncQueue:
     """Open the queue behind a url, for asyncio. `try_now`: no: nobody needs to be there yet. `doubt_s`: after so long
-    without an answer find out whether the node is there, and go to others if it is not (client/attending.py)."""
+    without an answer find out whether the node is there, also where there is no other (client/attending.py)."""
     scheme, rest = split(url)
     if scheme == "memory":
         from holdfast.embedded import open_memory_async

@@ -9,7 +9,7 @@ place to wait could last for ever.
 Which node? `nodes` knows an order. The first that can be reached is used. A node that is leaving, or still loading, has
 not done anything when it says so: the next one is asked. One whose connection breaks is left to the caller as
 `Unknown`; the call after that goes to the next node. So is one that is stopped and answers nothing. Where there are
-others, that is noticed within seconds (`knocking`; for asyncio `attending`, if a pool is told to).
+others, that is noticed within seconds (`knocking`; for asyncio `attending`).
 
 A pool does not survive a fork: the child forgets the connections (they are the parent's conversations)
 and makes its own.
@@ -34,7 +34,7 @@ from .attending import Attending, answers
 from .connection import AsyncConnection, Connection
 from .errors import Closed, Error, Leaving, Loading, NoAnswer, TooManyClients, Unknown, Unreachable
 from .knocking import ANSWERS_S, Knocking
-from .manners import SHARED_PATIENCE_S, can_share, check_shared, give_up_after, shares
+from .manners import SHARED_PATIENCE_S, can_share, check_shared, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
@@ -296,11 +296,11 @@ if hasattr(os, "register_at_fork"):
 
 class AsyncPool(_Trying):
     """The same for the tasks of one event loop. `doubt_s`: after so long without an answer it is found out whether a
-    node is there at all."""
+    node is there at all, also where there is no other."""
 
     def __init__(self, targets: Sequence[Target], doubt_s: float | None = None) -> None:
         super().__init__(targets)
-        self._attending = None if doubt_s is None else Attending(self.nodes, doubt_s)
+        self._attending = Attending(self.nodes, doubt_s)
         self._making: dict[tuple[Target, bool], asyncio.Task[AsyncShared]] = {}
         self._waiting = 0
         self._idle: defaultdict[Target, list[AsyncConnection]] = defaultdict(list)
@@ -369,8 +369,7 @@ class AsyncPool(_Trying):
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._attending is not None:
-            await self._attending.close()
+        await self._attending.close()
         connections = [*chain.from_iterable(self._idle.values()), *self._busy]
         self._idle.clear()
         for connection in connections:
@@ -412,22 +411,13 @@ class AsyncPool(_Trying):
     ) -> T:
         """A call over a shared connection. When one is given up on, so are those beside it: it is the same node."""
         try:
-            return await self._attended(line.target, work, commands, patience)
+            return await self._attending.attend(line.target, work, commands, patience)
         except NoAnswer as error:
             line.fail(error)
             raise
 
-    async def _attended(
-        self, target: Target, work: Coroutine[Any, Any, T], commands: Sequence[Argv], patience: float | None
-    ) -> T:
-        if self._attending is None:
-            return await work
-        return await self._attending.attend(target, work, give_up_after(commands, patience, target))
-
     async def _opened(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
         """A new connection. Nothing was asked over it yet: where the node is silent, the next may be tried."""
-        if self._attending is None:
-            return await work
         try:
             return await self._attending.attend(target, work)
         except NoAnswer as error:
@@ -451,7 +441,7 @@ class AsyncPool(_Trying):
         try:
             connection = await self._checkout(target)
             try:
-                return await self._attended(target, connection.call(argv, patience, undo), [argv], patience)
+                return await self._attending.attend(target, connection.call(argv, patience, undo), [argv], patience)
             finally:
                 self._checkin(connection)
         finally:
@@ -460,7 +450,7 @@ class AsyncPool(_Trying):
     async def _alone_many(self, target: Target, commands: Sequence[Argv]) -> list[Reply]:
         connection = await self._checkout(target)
         try:
-            return await self._attended(target, connection.call_many(commands), commands, 0.0)
+            return await self._attending.attend(target, connection.call_many(commands), commands, 0.0)
         finally:
             self._checkin(connection)
 

@@ -1,6 +1,7 @@
 """A node that is stopped (SIGSTOP): whoever knows of others goes on there, within seconds."""
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -47,6 +48,22 @@ def test_a_queue_goes_on_at_other_nodes(cluster: Cluster) -> None:
         cluster[0].thaw()
         first = f"tcp_port:{cluster[0].port}".encode()
         until(lambda: first in queue.call("INFO", "server"))  # type: ignore[operator]
+
+
+def test_tasks_of_an_event_loop_go_on_at_other_nodes(cluster: Cluster) -> None:
+    async def main() -> None:
+        queue = await holdfast.aopen(url_of(cluster))
+        await queue.add("q", "before")
+        cluster[0].freeze()
+        began = time.monotonic()
+        with pytest.raises(NoAnswer):
+            await queue.add("q", "one", timeout=1)
+        assert await queue.call("PING") == b"PONG"
+        assert time.monotonic() - began < A_FEW_S
+        cluster[0].thaw()
+        await queue.close()
+
+    asyncio.run(main())
 
 
 def test_the_command_line_goes_on_at_other_nodes(cluster: Cluster) -> None:

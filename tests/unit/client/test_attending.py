@@ -50,7 +50,7 @@ def run(main: Callable[[Stub, Stub], Coroutine[Any, Any, None]]) -> None:
         assert time.monotonic() - began < SOON_S
 
 
-def pool_of(*stubs: Stub, password: str = "", doubt_s: float = DOUBT_S) -> AsyncPool:
+def pool_of(*stubs: Stub, password: str = "", doubt_s: float | None = DOUBT_S) -> AsyncPool:
     return AsyncPool([Target(port=stub.port, password=password) for stub in stubs], doubt_s)
 
 
@@ -67,6 +67,57 @@ def test_what_may_have_been_done_is_unknown_and_the_next_call_goes_elsewhere(arg
             assert await pool.call(argv) == b"second"
         assert [words for words in first.seen if words[0] != b"PING"] == [[str(word).encode() if isinstance(word, str)
                                                                          else word for word in argv]]
+        await pool.close()
+
+    run(main)
+
+
+def test_it_is_so_for_everybody_who_knows_of_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody needs to ask for it; without it, it would take 30 s."""
+    monkeypatch.setattr(attending, "DOUBT_S", DOUBT_S)
+
+    async def main(first: Stub, second: Stub) -> None:
+        pool = pool_of(first, second, doubt_s=None)
+        with pytest.raises(errors.NoAnswer):
+            await pool.call(["SHOW", "x"])
+        assert await pool.call(["SHOW", "x"]) == b"second"
+        await pool.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("count, answer_timeout", [(1, 0.8), (2, None)])
+def test_who_has_nowhere_to_go_or_all_the_time_waits(
+    monkeypatch: pytest.MonkeyPatch, count: int, answer_timeout: float | None
+) -> None:
+    monkeypatch.setattr(attending, "DOUBT_S", DOUBT_S)
+
+    async def main(first: Stub, second: Stub) -> None:
+        targets = [Target(port=stub.port, answer_timeout=answer_timeout) for stub in (first, second)]
+        pool = AsyncPool(targets[:count])
+        first.answer = lambda argv: SILENCE if argv[0] == b"SHOW" else b"+OK\r\n"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(6 * DOUBT_S):
+                await pool.call(["SHOW", "x"])
+        assert b"PING" not in first.names() and second.seen == []
+        await pool.close()
+
+    run(main)
+
+
+def test_a_caller_who_gives_up_first_is_not_told_of_silence() -> None:
+    """The two may come together: who was cancelled from outside is cancelled."""
+
+    async def main(first: Stub, second: Stub) -> None:
+        pool = pool_of(first, second)
+        call = asyncio.create_task(pool.call(GETJOB, 0.5, give_back))
+        while pool.nodes.order()[0].port == first.port:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        asked = asyncio.create_task(pool.call(["SHOW", "x"]))
+        assert await asked == b"second" and asked.cancelling() == 0
         await pool.close()
 
     run(main)
