@@ -30,9 +30,6 @@ FIELDS: Final = [
     b"out", b"delayed", b"moving", b"ended", b"dead-kept", b"acked", b"nacked", b"dead", b"expired", b"lease-lost",
     b"added", b"handed-out",
 ]
-FIRST: Final = 18
-"""Of FIELDS: what a node tells of each queue. The others follow after the last queue, where an older node stops
-reading; and one that is older does not tell them."""
 OLDEST: Final = 5  # of FIELDS: the largest counts, not the sum
 
 
@@ -53,17 +50,11 @@ class View(Question):
         count = reader.u32()
         if count > QUEUES_MAX:
             raise BadFrame("more queues than a node tells of")
-        rows: dict[bytes, list[int]] = {}
         for _ in range(count):
             name = reader.name()
             if len(name) > QUEUE_NAME_BYTES_MAX:
                 raise BadFrame("a queue name longer than there are")
-            rows[name] = [int(reader.long()) for _ in range(FIRST)]
-        tells_more = reader.more()
-        for name, values in rows.items():
-            for _ in range(len(FIELDS) - FIRST):
-                values.append(int(reader.long()) if tells_more else 0)
-            self.add(name, values)
+            self.add(name, [int(reader.long()) for _ in FIELDS])
 
     def reply(self, node: Node, out: BytesWriter) -> None:
         write_array(out, 2)
@@ -112,13 +103,8 @@ def figures(node: Node, queue: Queue) -> list[int]:
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     queues = wanted(node, reader.data)
     bus.write_u32(out, len(queues))
-    rest: list[int] = []
     for queue in queues:
         bus.write_name(out, queue.name)
-        values = figures(node, queue)
-        for value in values[:FIRST]:
+        for value in figures(node, queue):
             bus.write_i64(out, value)
-        rest += values[FIRST:]
-    for value in rest:
-        bus.write_i64(out, value)
 

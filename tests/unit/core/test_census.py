@@ -3,14 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from librt.strings import BytesWriter
 from tests.unit.core.making import Bench
 
 from holdfast.core import heal, views
 from holdfast.core.job import HANDED_OUT
-from holdfast.core.session import Session
 from holdfast.testing.sim.cluster import Cluster
-from holdfast.wire.bus import Reader
 
 
 def figures(sim: Cluster, at: str, queue: str) -> dict[str, int]:
@@ -60,18 +57,6 @@ def test_a_job_that_moves_to_another_node_is_added_and_handed_out_once() -> None
     assert seen[-1]["jobs-in"] > 40
     assert max(each["out-per-second"] for each in seen) <= 45
     assert figures(sim, "A", "q") == seen[-1]
-
-
-def test_what_an_older_node_does_not_tell_is_not_counted() -> None:
-    """Its answer ends after the last queue."""
-    bench = Bench()
-    bench.do("ADDJOB", "q", "x", "0")
-    answer = BytesWriter()
-    views.tell(bench.node, bench.node.peers[0], Reader(b"*"), answer)
-    for data, added in ((answer.getvalue(), 1), (answer.getvalue()[:-16], 0)):
-        view = views.View(Session(1, "", 0, True))
-        view.hear(bench.node, bench.node.peers[0], Reader(data))
-        assert dict(zip(views.FIELDS, view.rows[b"q"], strict=True))[b"added"] == added
 
 
 def lone() -> Bench:
