@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 def went_out(node: Node, job: Job, ms: i64) -> None:
     """The journal says that a job was handed out so many milliseconds ago: its tokens were taken then."""
-    more = job.more
-    if more is not None and more.domain:
-        domains.find(node, more.domain)
     for throttle in rules.throttles(node, job):
         throttle.take(now_ns(node) - ms * NS)
 
@@ -55,7 +52,6 @@ def count_all(node: Node) -> None:
             more = job.more
             if more is not None and more.domain:
                 rules.rules_of(node, job.queue)
-                domains.find(node, more.domain)
             for throttle in rules.throttles(node, job):
                 throttle.out += 1
                 job.flags |= COUNTED

@@ -403,9 +403,6 @@ def unpay(node: Node, job: Job) -> None:
 
 def refund(node: Node, job: Job) -> None:
     """It was popped, here or where it comes from, and not handed out: its tokens go back to those who keep them."""
-    more = job.more
-    if more is not None and more.domain:
-        domains.find(node, more.domain)
     for throttle in throttles(node, job):
         if throttle.interval != 0 and len(node.peers) > 1:
             grants.refund(node, throttle, 1)
@@ -417,14 +414,14 @@ def is_limited(node: Node, job: Job) -> bool:
 
 
 def throttles(node: Node, job: Job) -> list[Throttle]:
-    """Those that a job passes."""
+    """Those that a job passes. Its domain may be new here: the job need not have been queued."""
     found: list[Throttle] = []
     rules = job.queue.rules
     if rules is not None and rules.throttle is not None:
         found.append(rules.throttle)
-    domain = throttle_of(node, job)
-    if domain is not None:
-        found.append(domain)
+    more = job.more
+    if more is not None and more.domain:
+        found.append(domains.find(node, more.domain))
     return found
 
 
@@ -441,8 +438,6 @@ def hand_over(node: Node, job: Job) -> bool:
     if (queue.rules is None and not is_keyed) or not queue.waiting or queue.paused & PAUSE_OUT:
         return False
     rules_of(node, queue)
-    if more is not None and more.domain:
-        domains.find(node, more.domain)
     found = throttles(node, job)
     if any([throttle.most > 0 and not bounds.has_room(node, throttle) for throttle in found]):
         return False

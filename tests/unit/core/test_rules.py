@@ -311,3 +311,9 @@ def cut(reply: bytes | None, count: int) -> bytes:
     """The first so many of an array of jobs."""
     jobs = (reply or b"").partition(b"\r\n")[2].split(b"*3\r\n")[1:]
     return b"*%d\r\n" % len(jobs[:count]) + b"".join(b"*3\r\n" + job for job in jobs[:count])
+
+
+def test_a_domain_is_slowed_down_by_a_job_that_was_never_queued() -> None:
+    bench = Bench()
+    job = add(bench, "DELAY", "10", "DOMAIN", "d")
+    assert bench.do("NACK", job, "RETRYAFTERMS", "1000") == b":1\r\n"
