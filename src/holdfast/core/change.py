@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import errors, fate, inquire, queues, requeue
+from holdfast.core import bounds, errors, fate, inquire, queues, requeue
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.inquire import Question
-from holdfast.core.job import ACKED, ACTIVE, IN_DOUBT, MOVING, WAIT_REPL
+from holdfast.core.job import ACKED, ACTIVE, HANDED_OUT, IN_DOUBT, MOVING, WAIT_REPL
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import ME, Peer
 from holdfast.core.queue import PAUSE_IN
@@ -76,7 +76,7 @@ def change_here(node: Node, jid: bytes, priority: i64, queue_name: bytes) -> i64
         raise BadRequest(errors.MOVE_KEYED)
     if job.state == ACTIVE and (job.responsible != ME or job.flags & MOVING):
         return ELSEWHERE
-    if requeue.is_leased(node, job):
+    if requeue.is_leased(node, job) or (job.state == ACTIVE and job.retry == 0 and job.flags & HANDED_OUT):
         return OUT
     queue = job.queue
     if queue_name and queue_name != queue.name:
@@ -85,8 +85,7 @@ def change_here(node: Node, jid: bytes, priority: i64, queue_name: bytes) -> i64
             raise Refused(errors.OUT_OF_MEMORY)
         if found.paused & PAUSE_IN:
             raise Refused(errors.PAUSED)
-        if found.maxlen > 0 and found.held >= found.maxlen:
-            raise Refused(errors.MAXLEN)
+        bounds.admit(node, found, 1)
         queue = found
     fate.change(node, job, i64(job.priority) if priority == SAME else priority, queue)
     return DONE

@@ -20,6 +20,7 @@ from mypy_extensions import i16, i32, i64
 from holdfast.core import (
     acks,
     books,
+    bounds,
     failure,
     gates,
     groups,
@@ -36,7 +37,19 @@ from holdfast.core import (
     tombs,
 )
 from holdfast.core.copies import Copy, write_job_id
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, GONE, LONG_LEASE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import (
+    ACKED,
+    ACTIVE,
+    BACKING_OFF,
+    COUNTED,
+    DEAD,
+    GONE,
+    LONG_LEASE,
+    MOVING,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
 from holdfast.core.limits import DURATION_S_MAX, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX
 from holdfast.core.more import RELEASED, More, read
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -170,6 +183,8 @@ def change(node: Node, job: Job, priority: i64, queue: Queue) -> None:
     more.changed = max(node.wall, more.changed + 1)
     is_queued = job.state == QUEUED or groups.is_held(job)
     put_elsewhere(node, job, priority, queue)
+    if queue.total_most > 0:
+        bounds.count(node, job)
     records.fate(node, job)
     spread(node, job)
     if is_queued:
@@ -184,12 +199,17 @@ def put_elsewhere(node: Node, job: Job, priority: i64, queue: Queue) -> None:
         job.state = ACTIVE
     job.priority = i16(priority)
     if queue is not job.queue:
+        was_out = job.flags & COUNTED != 0
+        rules.let_go(node, job)
+        bounds.ended(node, job)
         gates.leaves(node, job)
         job.queue.held -= 1
         queue.held += 1
         queue.used = node.now
         old = job.queue
         job.queue = queue
+        if was_out:
+            rules.count_out(node, job)
         if old.book is not queue.book:
             books.change(node, job, old)
 

@@ -443,14 +443,19 @@ def hand_over(node: Node, job: Job) -> bool:
         return False
     if job.flags & AWAY and node.overflow.bring(job) is None:
         return False
-    for throttle in found:
-        goes_out(node, throttle)
-        job.flags |= COUNTED
+    count_out(node, job)
     job.flags |= QUEUED_BEFORE
     queue.used = node.now
     queue.jobs_in += 1
     waiting.give_to_first(node, queue, job)
     return True
+
+
+def count_out(node: Node, job: Job) -> None:
+    """A job is out, and did not come from its queue here."""
+    for throttle in throttles(node, job):
+        goes_out(node, throttle)
+        job.flags |= COUNTED
 
 
 def let_go(node: Node, job: Job) -> None:

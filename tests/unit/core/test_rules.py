@@ -317,3 +317,28 @@ def test_a_domain_is_slowed_down_by_a_job_that_was_never_queued() -> None:
     bench = Bench()
     job = add(bench, "DELAY", "10", "DOMAIN", "d")
     assert bench.do("NACK", job, "RETRYAFTERMS", "1000") == b":1\r\n"
+
+
+def test_a_job_that_leaves_a_full_queue_makes_room_there_and_takes_it_elsewhere() -> None:
+    bench = Bench()
+    bench.do("QUEUE", "SET", "q", "totalmaxlen", "2")
+    bench.do("QUEUE", "SET", "other", "totalmaxlen", "1")
+    first, second = add(bench), add(bench)
+    assert bench.do("MOVE", first, "other") == b":1\r\n"
+    assert ID.fullmatch(add(bench)), "nobody has the place of the one that left"
+    assert add(bench, queue="other").startswith(b"MAXLEN")
+    assert (bench.do("MOVE", second, "other") or b"").startswith(b"-MAXLEN")
+    bench.do("ACKJOB", first)
+    assert bench.do("MOVE", second, "other") == b":1\r\n"
+
+
+def test_an_at_most_once_job_that_a_worker_has_stays_in_its_queue() -> None:
+    """As any other that is out. Moved, it would give back a place in a queue in which it had none."""
+    bench = Bench()
+    bench.do("QUEUE", "SET", "q", "concurrency", "1")
+    job, after = add(bench, "RETRY", "0"), add(bench)
+    assert get(bench) == [job]
+    assert bench.do("MOVE", job, "other") == b":0\r\n"
+    bench.do("ACKJOB", job)
+    bench.wait(1)
+    assert get(bench) == [after]
