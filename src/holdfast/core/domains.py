@@ -93,8 +93,9 @@ def set_throttle(node: Node, throttle: Throttle, kind: bytes, name: bytes) -> No
     if interval != throttle.interval or burst != throttle.burst:
         throttle.set_rate(interval, burst, now_ns(node))
     throttle.most = most
-    if most > 0:
+    if most > 0 and not node.domains.has_places:
         node.domains.has_places = True
+        rules.consumers_gone(node)  # as long as there were none, nobody looked
     throttle.adapts = registers.value(node, kind, name, b"adapt") == b"yes"
     throttle.is_limited = interval != 0 or most != 0
     rules.line_up(throttle)

@@ -532,6 +532,13 @@ def session_gone(node: Node, session: Session) -> None:
             let_go(node, job)
 
 
+def consumers_gone(node: Node) -> None:
+    """The same of all whose consumers went before there were places."""
+    for job in node.spent:
+        if job.flags & COUNTED and not is_out(node, job):
+            let_go(node, job)
+
+
 def all_throttles(node: Node) -> list[Throttle]:
     found = list(node.domains.table.values())
     for queue in node.queues.values():

@@ -9,6 +9,7 @@ import pytest
 from holdfast.core import domains, rules
 from holdfast.core.job import BINNED, COUNTED
 from holdfast.core.snapshot import Walk
+from holdfast.core.step import Gone, step
 from holdfast.core.throttle import NS, Throttle, read_rate
 
 from .making import START_MS, Bench
@@ -342,3 +343,14 @@ def test_an_at_most_once_job_that_a_worker_has_stays_in_its_queue() -> None:
     bench.do("ACKJOB", job)
     bench.wait(1)
     assert get(bench) == [after]
+
+
+def test_a_consumer_that_went_before_there_were_places_has_none() -> None:
+    """It had an at-most-once job, and nothing was limited. Then its domain is, and another job waits for its place."""
+    bench = Bench()
+    for _ in range(2):
+        add(bench, "RETRY", "0", "DOMAIN", "d")
+    assert ID.search(bench.step(2, "GETJOB", "FROM", "q").reply or b"")
+    step(bench.node, bench.now, Gone(2))
+    bench.do("DOMAIN", "SET", "d", "CONCURRENCY", "1")
+    assert get(bench)
