@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import domains, errors, quota, registers, settings
+from holdfast.core import domains, errors, home, quota, registers, rules, settings
 from holdfast.core.errors import Refused
 from holdfast.core.job import ACKED, BOUNDED, Job
-from holdfast.core.peers import Peer
+from holdfast.core.peers import ME, Peer
 from holdfast.core.queue import Queue
 from holdfast.core.quota import JOBS, NO, OUT_OF_DOMAIN, OUT_OF_QUEUE, WAIT, YES, Quota
 from holdfast.core.throttle import Throttle
@@ -49,16 +49,30 @@ def set_total(node: Node, queue: Queue, most: i64) -> None:
     was = queue.total_most
     queue.total_most = most
     if most > 0 and was == 0:
-        for job in node.all_jobs():
-            if job.queue is queue and job.origin is node.own and job.state != ACKED:
-                count(node, job)
+        count_all(node, queue)
+
+
+def count_all(node: Node, queue: Queue) -> None:
+    """Jobs of a queue that were accepted here when nobody counted."""
+    for job in node.all_jobs():
+        if job.queue is queue:
+            count_own(node, job)
+
+
+def count_own(node: Node, job: Job) -> None:
+    """The same of one, which may have been accepted elsewhere, or have ended. One with keys was accepted by its home,
+    whoever drew its id."""
+    is_ours = job.responsible == ME if home.is_keyed(job) else job.origin is node.own
+    if is_ours and job.state != ACKED:
+        count(node, job)
 
 
 def count(node: Node, job: Job) -> None:
     """A job was accepted here for a queue with a bound for the whole cluster."""
     if not job.flags & BOUNDED:
         job.flags |= BOUNDED
-        quota.find(node, JOBS, job.queue.name).used += 1
+        found = quota.find(node, JOBS, job.queue.name)
+        quota.use(node, found, found.used + 1)
 
 
 def ended(node: Node, job: Job) -> None:
@@ -89,8 +103,22 @@ def copies_from(node: Node, name: bytes, peer: Peer) -> i64:
 
 def quota_of(node: Node, throttle: Throttle) -> Quota:
     found = quota.find(node, OUT_OF_DOMAIN if throttle.queue is None else OUT_OF_QUEUE, throttle.name)
-    found.used = throttle.out
+    quota.use(node, found, throttle.out)
     return found
+
+
+def recount(node: Node, found: Quota) -> None:
+    """As long as there is no bound that we know of, what is used is not kept up to date."""
+    if node.broken("places-not-recounted"):
+        return
+    queue = node.queues.get(found.name)
+    throttle = node.domains.table.get(found.name) if found.kind == OUT_OF_DOMAIN else None
+    if found.kind == OUT_OF_QUEUE and queue is not None:
+        throttle = rules.make_throttle(node, queue)
+    if found.kind != JOBS:
+        quota.use(node, found, 0 if throttle is None else throttle.out)
+    elif queue is not None and queue.total_most == 0:
+        count_all(node, queue)
 
 
 def has_room(node: Node, throttle: Throttle) -> bool:

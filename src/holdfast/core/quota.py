@@ -8,6 +8,7 @@ do not use (RECALL). A level is an absolute number and every word of the home ha
 a word about an older level than the last one sent is not believed. Each home has numbers of its own, and while members
 disagree about who that is a node may hear of two: it knows those of both. Who was asked to give back keeps nothing that
 it does not use until it is lent more; so a bound that was lowered is reached as jobs end, the home having asked all.
+Who has more than it was lent, because the bound is new or it was started anew, has that much all the same, and says so.
 
 A new home knows nothing: it first asks all members it can reach for their levels, and until one has answered it may
 have everything. Members it cannot reach, or not any more, keep theirs, of which it knows as much as it has copies of
@@ -117,10 +118,13 @@ def find(node: Node, kind: i64, name: bytes) -> Quota:
 
 
 def set_most(node: Node, quota: Quota, most: i64) -> None:
-    """The bound has changed. Of a lower one more may be lent than there is: the home takes back what is not used."""
+    """The bound has changed. Of a lower one more may be lent than there is: the home takes back what is not used. Of a
+    new one nobody knows what there is: the home asks."""
     is_lower = most < quota.most
     if most != quota.most:
         quota.full_until = 0  # that nothing is left was said of the other bound
+    if quota.most == 0 and most > 0 and not node.broken("new-bound-unasked"):
+        quota.epoch = -1
     quota.most = most
     if is_lower and len(node.peers) > 1 and is_home(node, quota) and not node.broken("lower-bound-not-recalled"):
         quota.level = min(quota.level, quota.used)
@@ -139,13 +143,14 @@ def is_home(node: Node, quota: Quota) -> bool:
     epoch: i64 = node.homes.epochs[quota.slot]
     if quota.epoch != epoch:
         quota.epoch = epoch
-        quota.rows.clear()
-        quota.level = min(quota.level, quota.used)
-        quota.is_recalled = True
+        before = quota.rows
+        quota.rows = {}
+        keep_used(node, quota)
         for peer in node.peers:
             if peer.index == ME or not peer.is_member:
                 continue
             row = Row()
+            row.number = before[int(peer.index)].number if int(peer.index) in before else 0
             quota.rows[int(peer.index)] = row
             if peer.is_linked:
                 row.is_asked = True
@@ -321,9 +326,23 @@ def on_recall(node: Node, peer: Peer, reader: Reader) -> None:
     quota = read_quota(node, reader)
     if quota.epoch >= 0 and home.is_open(node, quota.slot):
         return  # we are the home, as far as we know
+    keep_used(node, quota)
+    write_quota(node, peer, quota, 0)
+
+
+def keep_used(node: Node, quota: Quota) -> None:
+    """What is not used here is not ours any more. Who asks may know of a bound that is news to us."""
+    bounds.recount(node, quota)
     quota.level = min(quota.level, quota.used)
     quota.is_recalled = True
-    write_quota(node, peer, quota, 0)
+
+
+def use(node: Node, quota: Quota, count: i64) -> None:
+    """So many are used here. What was not lent is ours only as long as we use it."""
+    quota.used = count
+    if count > quota.level and not node.broken("unlent-untold"):
+        quota.level = count
+        quota.is_recalled = True
 
 
 def on_levels(node: Node, peer: Peer, reader: Reader) -> None:
@@ -389,9 +408,10 @@ def link_up(node: Node, peer: Peer) -> None:
         row = quota.rows.get(int(peer.index))
         if row is not None:
             row.number = 0
-            row.is_asked = True
-            write_recall(peer, quota)
-            node.alarms.at_latest(quota, node.now + ANSWER_MS)
+            if quota.most > 0:
+                row.is_asked = True
+                write_recall(peer, quota)
+                node.alarms.at_latest(quota, node.now + ANSWER_MS)
 
 
 def link_down(node: Node, peer: Peer) -> None:

@@ -9,6 +9,7 @@ from mypy_extensions import i16, i32, i64
 from holdfast.core import (
     acks,
     batches,
+    bounds,
     claims,
     cron,
     doubt,
@@ -538,6 +539,8 @@ class Loading:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)
                 continue
+            if job.queue.total_most > 0 and not node.broken("bounded-uncounted"):
+                bounds.count_own(node, job)
             if job.state == DEAD or fate.is_to_be_told(job):
                 fate.spread(node, job)
             if job.flags & BACKING_OFF:

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from holdfast.core import groups
+from holdfast.core.config import Config
 from holdfast.core.job import (
     ACKED,
     ACTIVE,
@@ -26,9 +27,10 @@ from holdfast.core.job import (
 from holdfast.core.node import Node
 from holdfast.core.quota import JOBS
 from holdfast.core.session import NOTHING
+from holdfast.core.snapshot import Walk
 from holdfast.core.step import Connect, Gone, Tick, step
 
-from .making import Bench
+from .making import NODE_ID, Bench
 
 QUEUES = ["a", "b", "c"]
 DOMAINS = ["d", "e", "x.d"]
@@ -41,10 +43,11 @@ def check_counts(node: Node) -> None:
     jobs = node.all_jobs()
     size, held, adding, lined = Counter[bytes](), Counter[bytes](), Counter[bytes](), Counter[bytes]()
     out, out_of, waiting, bounded = Counter[bytes](), Counter[bytes](), Counter[bytes](), Counter[bytes]()
-    lines, bins = Counter[tuple[bytes, bytes]](), Counter[tuple[bytes, bytes, bytes]]()
+    alive, lines, bins = Counter[bytes](), Counter[tuple[bytes, bytes]](), Counter[tuple[bytes, bytes, bytes]]()
     for job in jobs:
         name = job.queue.name
         held[name] += 1
+        alive[name] += job.state != ACKED
         size[name] += job.state == QUEUED
         adding[name] += job.state == WAIT_REPL
         lined[name] += job.state != QUEUED and groups.is_held(job)
@@ -59,6 +62,8 @@ def check_counts(node: Node) -> None:
     for name, queue in node.queues.items():
         assert (queue.size, queue.held, queue.adding, queue.lined) == (
             size[name], held[name], adding[name], lined[name]), f"lengths of {name!r}"
+        if queue.total_most > 0:
+            assert bounded[name] == alive[name], f"{bounded[name]} of {name!r} are bounded, not {alive[name]}"
         assert queue.asked_for == sum(each.asks_for for each in queue.waiting.values())
         rules = queue.rules
         if rules is None:
@@ -81,6 +86,8 @@ def check_counts(node: Node) -> None:
 class Play(Bench):
     def __init__(self, seed: int) -> None:
         super().__init__(sessions=5)
+        self.node.is_recording = True
+        self.kept: list[bytes] = []
         self.dice = Random(seed)
         self.ids: list[bytes] = []
         self.log: list[str] = []
@@ -134,8 +141,12 @@ class Play(Bench):
             self.say(who, "PAUSE", queue, dice.choice(["none", "none", "in", "out", "all"]))
         elif what < 0.91:
             self.say(who, "QFLUSH", queue)
-        elif what < 0.94:
+        elif what < 0.93:
             self.come_and_go()
+        elif what < 0.94:
+            self.start_anew()
+        elif what < 0.96:
+            self.claim(who, queue)
         else:
             self.wait(dice.choice([1, 10, 100, 1000, 3000]))
 
@@ -156,6 +167,29 @@ class Play(Bench):
         self.log.append(f"{self.now} {who}: gone")
         step(self.node, self.now, Gone(who))
         step(self.node, self.now, Connect("10.0.0.1:1"))
+
+    def claim(self, who: int, queue: str) -> None:
+        """A pipeline takes some, and commits what it has or leaves it."""
+        epoch = (self.say(who, "CLAIM", "OPEN", "p") or b"")[1:-2].decode()
+        seq, ms = str(self.dice.randint(1, 1000)), self.dice.choice(["500", "5000"])
+        self.say(who, *f"CLAIM TAKE p {epoch} {seq} COUNT 3 LEASEMS {ms} FROM {queue}".split())
+        claims = [each.decode() for each in self.node.claims.groups[b"p"].claims]
+        if claims and self.dice.random() < 0.5:
+            self.say(who, "CLAIM", "COMMIT", "p", epoch, *claims)
+
+    def start_anew(self) -> None:
+        """With what the journal has, or the last rewrite of it."""
+        self.log.append(f"{self.now} started anew")
+        self.kept += self.node.take_records()
+        if self.dice.random() < 0.5:
+            self.kept = Walk(self.node).take_records(1_000_000)
+        self.now += self.dice.choice([1, 2_000])
+        self.node = Node(Config(), NODE_ID, Random(self.now).randbytes, self.now)
+        self.node.is_recording = True
+        self.node.set_time(self.now, self.now)
+        self.node.load(self.kept)
+        for _ in range(5):
+            step(self.node, self.now, Connect("10.0.0.1:1"))
 
     def drain(self) -> None:
         """Pauses are over, and one consumer of everything acks what it gets; limits stay."""

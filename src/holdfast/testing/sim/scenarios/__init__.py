@@ -19,6 +19,7 @@ from holdfast.testing.sim.mutants import switches
 from holdfast.testing.sim.scenarios import (
     acks,
     batches,
+    bounds,
     claims,
     fates,
     groups,
@@ -37,7 +38,7 @@ from holdfast.testing.sim.transcript import Story, text_of
 SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
-        acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, stages, handbacks,
+        acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages, handbacks,
     )
     for each in scenarios_of(module)
 }
