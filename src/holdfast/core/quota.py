@@ -203,7 +203,9 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
 def left(node: Node, quota: Quota) -> i64:
     """What is not lent. Places of jobs that are out are given to others when a node has been away for a while."""
     lent: i64 = quota.level
-    for row in quota.rows.values():
+    for index, row in quota.rows.items():
+        if not node.peers[index].is_member and not node.broken("forgotten-keeps-its-part"):
+            continue  # nobody will ever say what became of it
         if quota.kind == JOBS or node.now < row.away_since or node.now - row.away_since < AWAY_MS:
             lent += row.level
     return max(0, quota.most - lent)

@@ -104,3 +104,19 @@ def a_new_limit_counts_what_is_out_at_other_nodes(new: New) -> None:
     sim.ack(out[0], at=one)
     sim.run_for(seconds=2)
     assert got, "a place is free, and nobody gets it"
+
+
+@catches("forgotten-keeps-its-part")
+def what_a_forgotten_node_had_of_a_bound_is_free(new: New) -> None:
+    """A node that fills a queue by itself is lost, and will not be back."""
+    sim = new(nodes="ABC", seed=425)
+    at = bound(sim, 5)
+    lost, other = list(sim.names.replace(at, ""))
+    assert add(sim, lost, 5) == 5
+    sim.crash(lost, "wipe")
+    sim.run_for(seconds=30)
+    assert add(sim, other, 1) == 0, "it may come back"
+    for name in (at, other):
+        sim.tell(name, "CLUSTER", "FORGET", sim.hosts[lost].node_id)
+    sim.run_for(seconds=1)
+    assert add(sim, other, 6) == 5, "the queue is empty, and takes nothing"
