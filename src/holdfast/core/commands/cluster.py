@@ -229,9 +229,9 @@ def leave(node: Node, is_leaving: bool) -> None:
     heal.forget_vouched(node)
     if node.is_leaving:
         turn_away(node)
-        for peer in node.peers:
-            if peer.is_linked:
-                membership.write_ping(node, peer)
+    for peer in node.peers:
+        if peer.is_linked and (node.is_leaving or not node.broken("staying-untold")):
+            membership.write_ping(node, peer)  # before they hear of consumers, whom they would take for leaving
 
 
 def turn_away(node: Node) -> None:

@@ -141,6 +141,7 @@ MUTANTS: Final[dict[str, str]] = {
     "interest-outlives-link": "interest and credits stay when the link goes down",
     "credits-add-up": "credits are increments, not absolute: crossing grants and gives add up wrongly",
     "unserved-untold": "who does not take a job it is given does not say that its consumer still waits for one",
+    "staying-untold": "a node that stays after all says so only with the next beat, after its consumers' first words",
     "unpaused-untold": "who gave back a job because its queue was paused does not say that its consumer waits again",
     "delay-ends-with-move": "a delayed job that is given to another node is queued there at once",
     "hops-unbounded": "a job may be moved on and on",

@@ -436,3 +436,18 @@ def a_job_that_is_out_when_its_adder_accepts_it_is_not_handed_out_there(new: New
     assert adding.id == job
     sim.ack(job, at="B")
     end_well(sim, job, deliveries=1)
+
+
+@catches("staying-untold")
+def who_waits_at_a_node_that_stays_after_all_is_served(new: New) -> None:
+    """B leaves, stays, and somebody waits there at once. Who has a job for it must not think that B still leaves."""
+    sim = new(nodes="ABC", seed=98)
+    sim.do("B", "CLUSTER", "LEAVING", "yes")
+    sim.run_for(seconds=3)
+    sim.do("B", "CLUSTER", "LEAVING", "no")
+    got = sim.wait_for_job(at="B")
+    job = sim.add_job(at="A", retry_s=60)
+    sim.run_for(seconds=10)
+    assert got == [job], "A does not know that somebody at B waits"
+    sim.ack(job, at="B")
+    end_well(sim, job)
