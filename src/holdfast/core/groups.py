@@ -181,8 +181,13 @@ def leave(node: Node, job: Job) -> None:
     if follower is not None:
         begin_turn(node, follower)
     else:
-        del queue.groups[group.name]
-        node.account(-(GROUP_BYTES + len(group.name) + (0 if group.line is NO_LINE else LINE_BYTES)))
+        drop(node, queue, group)
+
+
+def drop(node: Node, queue: Queue, group: Group) -> None:
+    """It has no jobs here any more."""
+    del queue.groups[group.name]
+    node.account(-(GROUP_BYTES + len(group.name) + (0 if group.line is NO_LINE else LINE_BYTES)))
 
 
 def next_in_line(group: Group, queue: Queue) -> Job | None:

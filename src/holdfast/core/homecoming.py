@@ -43,7 +43,7 @@ from holdfast.core.job import (
     WAIT_REPL,
     Job,
 )
-from holdfast.core.limits import GROUP_BYTES, NEVER
+from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, Peer
 from holdfast.core.rows import FREE, LEASED, PUSHED
 from holdfast.wire import bus
@@ -105,10 +105,9 @@ def begin(node: Node, job: Job) -> None:
 def close_slots(node: Node, slots: set[int]) -> None:
     """This node is not their home any more: nothing of theirs is queued here, or in line."""
     for queue in node.queues.values():
-        for name in list(queue.groups):
+        for name, group in list(queue.groups.items()):
             if int(home.slot_of(home.GROUP, queue.name, name)) in slots:
-                group = queue.groups.pop(name)
-                node.account(-(GROUP_BYTES + len(name)))
+                groups.drop(node, queue, group)
                 for each in group.line:
                     if each.flags & IN_LINE:
                         each.flags &= ~IN_LINE

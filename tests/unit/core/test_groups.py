@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 
-from holdfast.core import groups
+from holdfast.core import groups, home, homecoming
 from holdfast.core.node import Node
 from holdfast.core.step import Tick, step
 
@@ -150,3 +150,16 @@ def test_after_a_restart_the_line_is_as_it_was() -> None:
     assert get(again) == b"b2"
     again.do("ACKJOB", ids[2])
     assert get(again) == b"b3"
+
+
+def test_a_home_that_hands_over_a_line_does_not_pay_for_it() -> None:
+    bench = Bench()
+    slot = int(home.slot_of(home.GROUP, b"q", b"g"))
+    for body in "abc":
+        add(bench, body)
+    homecoming.close_slots(bench.node, {slot})
+    homecoming.open_slots(bench.node, {slot})
+    before = bench.node.used
+    homecoming.close_slots(bench.node, {slot})
+    homecoming.open_slots(bench.node, {slot})
+    assert bench.node.used == before
