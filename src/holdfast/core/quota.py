@@ -182,6 +182,10 @@ def room(node: Node, quota: Quota, count: i64) -> i64:
             quota.level += missing
             quota.is_recalled = False
             return YES
+        if quota.kind != JOBS and not node.broken("first-is-always-first"):
+            row = quota.rows.setdefault(ME, Row())
+            row.need = missing
+            row.need_at = node.now
         if recall(node, quota):
             return WAIT
         if any([row.is_asked for row in quota.rows.values()]):
@@ -263,12 +267,25 @@ def on_quota(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def share_out(node: Node, quota: Quota, is_final: bool) -> None:
-    """Give those who need more what is left; where nothing is, the others are asked. `is_final`: they were."""
+    """Give those who need more what is left; where nothing is, the others are asked. `is_final`: they were.
+
+    In turn, the home among them, where there is little to give: who was served is the last from then on.
+    """
     spare = left(node, quota)
-    for index, row in quota.rows.items():
+    for index, row in list(quota.rows.items()):
         if row.need == 0:
             continue
         peer = node.peers[index]
+        if index == ME:
+            given = min(spare, row.need)
+            if given > 0:
+                spare -= given
+                quota.level += given
+                quota.is_recalled = False
+                row.need = 0
+                row.need_at = node.now
+                be_last(quota, index)
+            continue
         if not peer.is_linked or node.now - row.need_at > NEED_MS:
             row.need = 0
             continue
@@ -280,8 +297,10 @@ def share_out(node: Node, quota: Quota, is_final: bool) -> None:
             row.need = 0
             row.is_tried = False
             write_level(node, peer, quota, row, False)
+            if not node.broken("first-is-always-first"):
+                be_last(quota, index)
             continue
-        if quota.level > quota.used:
+        if quota.level > quota.used and not is_served(node, quota):
             quota.level = quota.used  # what we do not use ourselves
             share_out(node, quota, is_final)
             return
@@ -293,6 +312,16 @@ def share_out(node: Node, quota: Quota, is_final: bool) -> None:
             row.need = 0
             row.is_tried = False
             write_level(node, peer, quota, row, True)
+
+
+def is_served(node: Node, quota: Quota) -> bool:
+    """Whether it was the turn of the home itself just now, which is about to use what it has."""
+    row = quota.rows.get(ME)
+    return row is not None and row.need == 0 and node.now - row.need_at < FULL_MS
+
+
+def be_last(quota: Quota, index: int) -> None:
+    quota.rows[index] = quota.rows.pop(index)
 
 
 def write_level(node: Node, peer: Peer, quota: Quota, row: Row, is_all: bool) -> None:

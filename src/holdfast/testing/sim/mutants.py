@@ -189,6 +189,7 @@ MUTANTS: Final[dict[str, str]] = {
     "bounded-uncounted": "a node that was started anew does not count its jobs for the bound of their queue",
     "places-not-recounted": "places that were left while there was no limit stay taken when there is one again",
     "forgotten-keeps-its-part": "what a node had of a bound it keeps when it is forgotten",
+    "first-is-always-first": "a place is lent to the first node that needs one, however often it had it, the home last",
     "total-by-sizes": "a bound for all nodes is held against what the one that is asked knows of",
     "future-stamp-adopted": "a setting from a clock that is far ahead is taken over",
     "future-stamp-kept": "a setting that was made while the clock was far ahead keeps its stamp for ever",

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from holdfast.core import home
 from holdfast.core.quota import JOBS, OUT_OF_DOMAIN
+from holdfast.testing.history import Value
+from holdfast.testing.sim.clients import Client
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.scenarios.keys import key_at, owner_of
 from holdfast.testing.sim.scenarios.scenario import New, catches
@@ -120,3 +122,40 @@ def what_a_forgotten_node_had_of_a_bound_is_free(new: New) -> None:
         sim.tell(name, "CLUSTER", "FORGET", sim.hosts[lost].node_id)
     sim.run_for(seconds=1)
     assert add(sim, other, 6) == 5, "the queue is empty, and takes nothing"
+
+
+class Worker:
+    """Takes a job, works on it for a while, acks it, takes the next."""
+
+    def __init__(self, sim: Cluster, at: str) -> None:
+        self.sim = sim
+        self.client = Client(sim, f"worker-{at}", sim.hosts[at])
+        self.done = 0
+        self.ask(None)
+
+    def ask(self, _: object) -> None:
+        self.client.send("get", [b"GETJOB", b"TIMEOUT", b"60000", b"FROM", b"q"], {"queues": ["q"]}, self.got)
+
+    def got(self, _: str, said: Value) -> None:
+        for job in said.get("jobs", []):
+            self.sim.push(self.sim.now + 100, self.ack, job["id"])
+
+    def ack(self, job: str) -> None:
+        self.done += 1
+        self.client.send("ack", [b"ACKJOB", job.encode()], {"ids": [job]})
+        self.sim.push(self.sim.now + 1, self.ask, None)
+
+
+@catches("first-is-always-first")
+def the_one_place_of_a_domain_is_taken_in_turn(new: New) -> None:
+    """At each node there are jobs and somebody who waits for them. Whoever is first in the eyes of the home must not
+    have the place again and again, nor must the home itself wait until nobody else does."""
+    sim = new(nodes="ABC", seed=426)
+    limit(sim, 1)
+    for name in "ABC":
+        add(sim, name, 150, "DOMAIN", "d")
+    workers = [Worker(sim, name) for name in "ABC"]
+    sim.run_for(seconds=15)
+    done = [worker.done for worker in workers]
+    assert sum(done) >= 100, f"{done} in 15 seconds: the place is not used"
+    assert min(done) >= 5, f"{done}: some do not get their turn"
