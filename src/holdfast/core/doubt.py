@@ -9,6 +9,8 @@ doubt until peers have said what time they have (PING): until then none of it ex
 expired is not handed out either. If this node's clock is ahead of theirs by more than clocks may differ, what was
 loaded gets back the time that was taken from it. Nothing is ever shortened: it may be the peers' clocks that are
 wrong. A node that knows of no peers has nobody to ask, and believes its clock.
+
+What counts is the clock that the journal was read by. It may have been set right since, before a peer was heard.
 """
 from __future__ import annotations
 
@@ -58,6 +60,7 @@ def is_possible(node: Node) -> bool:
 def begin(node: Node) -> None:
     """All that was loaded is in doubt."""
     if is_possible(node):
+        node.loaded_by = node.wall - node.now
         for job in node.all_jobs():
             node.doubted[job] = None
 
@@ -73,7 +76,9 @@ def settle(node: Node) -> None:
     known = clocks(node)
     if not known:
         return
-    ahead: i64 = node.wall - known[(len(known) - 1) // 2]
+    wall = node.wall if node.broken("start-judged-by-todays-clock") else node.loaded_by + node.now
+    ahead: i64 = wall - known[(len(known) - 1) // 2]
+    node.loaded_by = NEVER
     if ahead > SKEW_MS:
         node.count("clock-was-ahead")
         tombs.lengthen(node, ahead)

@@ -234,6 +234,7 @@ class Node:
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
         self.tombs_swept: i64 = start_ms // 1000  # up to which second
         self.doubted: dict[Job, None] = {}  # loaded at a start, when our clock may have been wrong (doubt.py)
+        self.loaded_by: i64 = NEVER  # what it showed then, less our steady one; NEVER: there is no doubt
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies
         self.heal_origin: bytes = b""  # where the healer is on its way through all jobs

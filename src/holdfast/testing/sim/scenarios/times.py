@@ -61,6 +61,23 @@ def a_start_with_a_wrong_clock_expires_nothing(new: New) -> None:
     end_well(sim)
 
 
+@catches("start-judged-by-todays-clock")
+def a_clock_set_right_after_the_start_expires_nothing(new: New) -> None:
+    """As a machine boots: its clock is wrong, the journal is read, the clock is set right, and then come the links."""
+    sim = new(nodes="ABC", seed=67)
+    job = sim.add_job(at="A", replicate=1, retry_s=1, ttl_s=600)
+    sim.crash("A")
+    cut = sim.cut("A")
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.restart("A")
+    sim.run_for(seconds=3)
+    sim.fault("jump", "A", amount=-3_600_000)
+    sim.end_fault(cut)
+    sim.run_for(seconds=5)
+    assert "A" in sim.copies(job), "expired by the clock that it was read by"
+    end_well(sim)
+
+
 @catches()
 def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
     """B holds a copy of a job that A will queue in ten seconds, and hears nothing of A any more."""
