@@ -18,6 +18,7 @@ from holdfast.core import (
     takeover,
     tombs,
 )
+from holdfast.core.limits import NEVER
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -40,7 +41,7 @@ def beat(node: Node) -> None:
     takeover.beat(node)
     batches.beat(node)
     remote.beat(node)
-    if node.doubted:
+    if node.loaded_by != NEVER and (node.doubted or not node.broken("doubt-of-jobs-only")):
         doubt.settle(node)
     else:
         tombs.forget_old(node)

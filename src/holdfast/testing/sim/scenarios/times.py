@@ -78,6 +78,31 @@ def a_clock_set_right_after_the_start_expires_nothing(new: New) -> None:
     end_well(sim)
 
 
+@catches("doubt-of-jobs-only")
+def a_start_with_a_wrong_clock_keeps_what_a_forgotten_node_has_missed(new: New) -> None:
+    """B is away and forgotten when its job is acked. All that A has is a tombstone, which stays as long as the job
+    could have lived, whatever A's clock says at a start."""
+    sim = new(nodes="ABC", seed=68)
+    job = sim.add_job(at="A", replicate=2, retry_s=1, ttl_s=3_600, holders="AB")
+    sim.crash("B")
+    sim.run_for(seconds=1)
+    for name in "AC":
+        sim.tell(name, "CLUSTER", "FORGET", sim.hosts["B"].node_id)
+    sim.ack(job, at="A")
+    sim.run_for(seconds=60)
+    assert sim.copies(job) == {"B": "active"}, "it is not collected"
+    sim.crash("A")
+    sim.fault("jump", "A", amount=2 * 3_600_000)
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    sim.restart("B")
+    sim.join(sim.hosts["B"])
+    got = sim.wait_for_job(at="B")
+    sim.run_for(seconds=60)
+    assert got == [], "an acked job came back with a forgotten node"
+    end_well(sim)
+
+
 @catches()
 def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
     """B holds a copy of a job that A will queue in ten seconds, and hears nothing of A any more."""
