@@ -445,7 +445,7 @@ class Loading:
             job.flags |= SPECIAL
             node.account(special_cost(job))
         fate.put_elsewhere(node, job, priority, self.queue(queue))
-        job.expire = node.now + max(1, life)
+        job.expire = node.now + (max(1, life) if node.broken("life-begins-by-bad-clock") else life)
         page = job.origin.find_page(job.seq)
         assert page is not None
         node.alarms.at_latest(page, job.expire)

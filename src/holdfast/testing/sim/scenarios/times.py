@@ -103,6 +103,23 @@ def a_start_with_a_wrong_clock_keeps_what_a_forgotten_node_has_missed(new: New) 
     end_well(sim)
 
 
+@catches("life-begins-by-bad-clock")
+def a_job_that_waits_gets_back_no_more_than_a_wrong_clock_took(new: New) -> None:
+    """It has failed and waits for its next attempt when A restarts an hour ahead. It must not live for an hour then."""
+    sim = new(nodes="ABC", seed=69)
+    job = sim.add_job(at="A", replicate=1, retry_s=5, ttl_s=60, attempts=5, backoff_s=20)
+    assert sim.consume(at="A") == job
+    sim.nack(job, at="A")
+    sim.crash("A")
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    assert "A" in sim.copies(job)
+    sim.run_for(seconds=60)
+    assert sim.copies(job) == {}, f"its life is over, but it is at {sim.copies(job)}"
+    end_well(sim)
+
+
 @catches()
 def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
     """B holds a copy of a job that A will queue in ten seconds, and hears nothing of A any more."""
