@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import results, tombs
-from holdfast.core.job import ACTIVE, Job
+from holdfast.core import delay, results, tombs
+from holdfast.core.job import ACTIVE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import NEVER
+from holdfast.core.peers import ME
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -62,7 +63,8 @@ def begin(node: Node) -> None:
     if is_possible(node):
         node.loaded_by = node.wall - node.now
         for job in node.all_jobs():
-            node.doubted[job] = None
+            seems_due = job.delay > 0 and job.qtime == 0 and not job.flags & (QUEUED_BEFORE | HANDED_OUT | IN_LINE)
+            node.doubted[job] = seems_due and not node.broken("delay-ends-by-bad-clock")
 
 
 def hold(node: Node, job: Job) -> None:
@@ -86,11 +88,28 @@ def settle(node: Node) -> None:
         for peer in node.peers:
             for move in peer.taken:
                 peer.taken[move] += int(ahead)
-    for job in node.doubted:
+    for job, seemed_due in node.doubted.items():
         if node.is_here(job):
             if ahead > SKEW_MS:
-                job.expire += ahead
+                give_back(node, job, ahead, seemed_due)
             page = job.origin.find_page(job.seq)
             assert page is not None
             node.alarms.at_latest(page, node.now)
     node.doubted.clear()
+
+
+def give_back(node: Node, job: Job, ms: i64, seemed_due: bool) -> None:
+    """So much of its time a wrong clock has taken from a job: it is younger, and its delay may not be over."""
+    is_queued = job.state == QUEUED
+    if is_queued:
+        job.queue.remove(job)  # its place is by its age
+        job.queue.jobs_in -= 1
+        job.state = ACTIVE
+    job.expire += ms
+    job.ctime += ms * 1_000_000
+    is_early = seemed_due and job.responsible == ME and not job.flags & HANDED_OUT and delay.end(job) > node.now
+    if is_early and job.state == ACTIVE:
+        job.flags &= ~QUEUED_BEFORE
+        node.wake_at(job, delay.end(job))
+    elif is_queued:
+        node.enqueue(job)

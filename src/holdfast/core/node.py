@@ -233,7 +233,7 @@ class Node:
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
         self.tombs_swept: i64 = start_ms // 1000  # up to which second
-        self.doubted: dict[Job, None] = {}  # loaded at a start, when our clock may have been wrong (doubt.py)
+        self.doubted: dict[Job, bool] = {}  # loaded by a clock that may be wrong: does a delay seem over? (doubt.py)
         self.loaded_by: i64 = NEVER  # what it showed then, less our steady one; NEVER: there is no doubt
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies

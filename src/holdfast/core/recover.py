@@ -558,8 +558,10 @@ class Loading:
                     node.wake_at(job, job.qtime)
                 elif not self.requeues:
                     node.lease(job, i64(job.retry) * 1000)
-                elif job.holders & ~MY_BIT and not node.broken("missed-acks-not-read"):
-                    # Others may have queued it, or know how it ended: ask, when there are links to ask over.
+                elif node.doubted.get(job, False) or (
+                    job.holders & ~MY_BIT and not node.broken("missed-acks-not-read")
+                ):
+                    # Others may have queued it, or know how it ended, or what time it is: when there are links.
                     job.flags |= QUEUED_BEFORE
                     node.wake_at(job, node.now + ASK_AFTER_LOAD_MS)
                 else:

@@ -65,6 +65,7 @@ MUTANTS: Final[dict[str, str]] = {
     "start-judged-by-todays-clock": "lives that a wrong clock took away at a start stay so if it was set right since",
     "doubt-of-jobs-only": "a start with a wrong clock and no jobs ends tombstones and windows by it",
     "life-begins-by-bad-clock": "at a start with a wrong clock a job that failed gets back more than that took from it",
+    "delay-ends-by-bad-clock": "a start whose wall clock is off its peers' ends delays at once",
     "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",
     "sleeper-begins": "a node that slept queues a job for the first time, as its delay is over, without asking",
     "had-not-wanted": "background replication is given up: copies stay at what was had at the reply",

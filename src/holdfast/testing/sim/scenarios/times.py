@@ -120,6 +120,23 @@ def a_job_that_waits_gets_back_no_more_than_a_wrong_clock_took(new: New) -> None
     end_well(sim)
 
 
+@catches("delay-ends-by-bad-clock")
+def a_start_with_a_wrong_clock_ends_no_delay(new: New) -> None:
+    """A restarts with its wall clock an hour ahead. Once more, set right, it knows the delay still."""
+    sim = new(nodes="ABC", seed=70)
+    job = sim.add_job(at="A", replicate=1, retry_s=5, ttl_s=6_000, delay_s=60)
+    for amount in (3_600_000, -3_600_000):
+        sim.crash("A")
+        sim.fault("jump", "A", amount=amount)
+        sim.restart("A")
+        got = sim.wait_for_job(at="A")
+        sim.run_for(seconds=20)
+        assert got == [], "before its delay was over"
+    sim.run_for(seconds=25)
+    assert got == [job]
+    end_well(sim)
+
+
 @catches()
 def the_delay_holds_when_the_adder_is_silent(new: New) -> None:
     """B holds a copy of a job that A will queue in ten seconds, and hears nothing of A any more."""
