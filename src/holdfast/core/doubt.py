@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import delay, results, tombs
+from holdfast.core import delay, results, tombs, unique
 from holdfast.core.job import ACTIVE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -88,6 +88,7 @@ def settle(node: Node) -> None:
         for peer in node.peers:
             for move in peer.taken:
                 peer.taken[move] += int(ahead)
+    unique.settle(node, ahead if ahead > SKEW_MS else 0)
     for job, seemed_due in node.doubted.items():
         if node.is_here(job):
             if ahead > SKEW_MS:

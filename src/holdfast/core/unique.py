@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
-from holdfast.core import acks, errors, home, keyed, records, requeue
+from holdfast.core import acks, doubt, errors, home, keyed, records, requeue
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACKED, ACTIVE, GONE, HANDED_OUT, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import DURATION_S_MAX, KEY_BYTES_MAX, QUEUE_NAME_BYTES_MAX, TAKEN_BYTES
@@ -68,6 +68,7 @@ class Windows(Chore):
     def __init__(self) -> None:
         super().__init__()
         self.ends: dict[int, list[bytes]] = {}  # keys, by the second in which their window ends
+        self.doubted: dict[bytes, None] = {}  # keys whose window was read by a clock that may be wrong (doubt.py)
         self.swept: i64 = 0
 
     def run(self, node: Node) -> None:
@@ -79,7 +80,7 @@ class Windows(Chore):
                 break
             for key in self.ends.pop(each):
                 taken = node.taken.get(key)
-                if taken is not None and taken.job is None and taken.until <= node.now:
+                if taken is not None and taken.job is None and taken.until <= node.now and key not in self.doubted:
                     drop(node, key)
         if self.ends:
             node.alarms.set(self, (min(self.ends) + 1) * 1000)
@@ -269,7 +270,7 @@ def keep_window(node: Node, job: Job) -> None:
     assert more is not None
     left: i64 = job.ctime // 1_000_000 + more.window * 1000 - node.now
     if more.window > 0 and left > 0 and job.state != WAIT_REPL and not node.broken("window-ends-with-job"):
-        load_key(node, key_of_job(job), node.id_text(job), left)
+        learn_key(node, key_of_job(job), node.id_text(job), left)
 
 
 def remember(node: Node, key: bytes, taken: Taken) -> None:
@@ -283,6 +284,7 @@ def remember(node: Node, key: bytes, taken: Taken) -> None:
 
 def drop(node: Node, key: bytes) -> None:
     taken = node.taken.pop(key)
+    node.windows.doubted.pop(key, None)
     node.account(-(TAKEN_BYTES + 2 * len(key)))
     unpark(node, taken)
 
@@ -297,15 +299,48 @@ def unpark(node: Node, taken: Taken) -> None:
                 keyed.perform(node, add)
 
 
-def load_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
-    """A key whose job was gone already, from the journal or from another node."""
-    if ms <= 0 or key in node.taken:
-        return
+def learn_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
+    """A key whose job is gone already: its window is open for so long."""
+    known = node.taken.get(key)
+    if known is not None and known.job is None and known.until <= node.now:
+        drop(node, key)
+        known = None
+    if ms > 0 and known is None:
+        keep_key(node, key, jid, ms)
+
+
+def keep_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
     taken = Taken(jid, None)
     taken.until = node.now + ms
     node.taken[key] = taken
     node.account(TAKEN_BYTES + 2 * len(key))
     remember(node, key, taken)
+
+
+def load_key(node: Node, key: bytes, jid: bytes, ms: i64) -> None:
+    """One from the journal, read by a clock that may be wrong: if it seems to be free again that is not sure yet."""
+    if not doubt.is_possible(node) or node.broken("window-ends-by-bad-clock"):
+        learn_key(node, key, jid, ms)
+    else:
+        known = node.taken.get(key)
+        if known is not None and known.job is None:
+            drop(node, key)  # another job had it before
+        if known is None or known.job is None:
+            keep_key(node, key, jid, ms)
+            node.windows.doubted[key] = None
+
+
+def settle(node: Node, ahead: i64) -> None:
+    """Peers have said what time it is: windows were read by a clock that was so much ahead."""
+    doubted, node.windows.doubted = node.windows.doubted, {}
+    for key in doubted:
+        taken = node.taken.get(key)
+        if taken is not None and taken.job is None:
+            taken.until += ahead
+            if taken.until > node.now:
+                remember(node, key, taken)
+            else:
+                drop(node, key)
 
 
 def index(node: Node, job: Job) -> None:
@@ -407,7 +442,7 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     key = reader.name()
     if ms > WINDOW_MS_MAX or len(key) > KEY_MAX or slot_of_key(key) < 0:
         raise BadFrame("a key that no job can have")
-    load_key(node, key, jid, ms)
+    learn_key(node, key, jid, ms)
 
 
 def close(node: Node, slots: set[int]) -> None:

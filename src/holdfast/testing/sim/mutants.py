@@ -169,6 +169,7 @@ MUTANTS: Final[dict[str, str]] = {
     "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",
     "unique-unaccepted-answered": "the id of a job that still waits for its copies is answered for its key",
+    "window-ends-by-bad-clock": "a start whose wall clock is off its peers' ends the windows of unique keys",
     "window-ends-with-job": "a key is free when its job is done, whatever its window",
     "old-home-denies": "a node that is not the home any more says that it did nothing of what it did when it was",
     "late-add-done": "an ADDJOB that reaches the home of its key after its producer was told UNKNOWN is carried out",

@@ -292,3 +292,42 @@ def added_on_two_sides_of_a_cut_it_becomes_one(new: New) -> None:
     got = [sim.consume_and_ack(at=at, timeout_ms=1_000) for at in "ABCD"]
     assert [job for job in got if job] == [min(one, two)], f"{one} and {two}: {got}"
     end_well(sim, min(one, two))
+
+
+@catches("window-ends-by-bad-clock")
+def a_start_with_a_wrong_clock_ends_no_window(new: New) -> None:
+    """A restarts with its wall clock an hour ahead: the key of a job that is gone is taken still, and that of one which
+    ends after the start for as long as it would have been."""
+    sim = new(nodes="ABC", seed=334)
+    gone, here = unique_at(sim, "AB"), unique_at(sim, "AC")
+    ids = {key: sim.add_keyed(at="A", unique=key, window_s=600, ttl_s=300)[0] for key in (gone, here)}
+    assert sim.consume_and_ack(at="A") == ids[gone]
+    sim.run_for(seconds=5)
+    sim.crash("A")
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.restart("A")
+    sim.run_for(seconds=10)
+    assert sim.consume_and_ack(at="A") == ids[here]
+    sim.run_for(seconds=5)
+    for key, id in ids.items():
+        assert sim.add_keyed(at="A", unique=key) == (id, "existing"), "its window has ended"
+    sim.run_for(seconds=600)
+    for key in ids:
+        assert sim.add_keyed(at="A", unique=key)[1] == "added", "its window is too long"
+    sim.check()
+
+
+@catches()
+def of_two_windows_in_the_journal_the_later_counts(new: New) -> None:
+    """The first was over when the second job got the key."""
+    sim = new(nodes="ABC", seed=335)
+    key = unique_at(sim, "A")
+    for window_s in (5, 600):
+        last, word = sim.add_keyed(at="A", unique=key, window_s=window_s)
+        assert word == "added" and sim.consume_and_ack(at="A") == last
+        sim.run_for(seconds=10)
+    sim.crash("A")
+    sim.restart("A")
+    sim.run_for(seconds=10)
+    assert sim.add_keyed(at="A", unique=key) == (last, "existing")
+    sim.check()
