@@ -15,6 +15,7 @@ from holdfast.core import (
     remote,
     replicate,
     requeue,
+    settings,
     takeover,
     tombs,
 )
@@ -42,6 +43,7 @@ def beat(node: Node) -> None:
     batches.beat(node)
     remote.beat(node)
     if node.loaded_by != NEVER and (node.doubted or not node.broken("doubt-of-jobs-only")):
-        doubt.settle(node)
+        if doubt.settle(node):
+            settings.clocks_known(node)
     else:
         tombs.forget_old(node)

@@ -73,11 +73,11 @@ def hold(node: Node, job: Job) -> None:
         job.qtime = node.now
 
 
-def settle(node: Node) -> None:
+def settle(node: Node) -> bool:
     """Once a second: if peers have said what time they have, there is no doubt any more."""
     known = clocks(node)
     if not known:
-        return
+        return False
     wall = node.wall if node.broken("start-judged-by-todays-clock") else node.loaded_by + node.now
     ahead: i64 = wall - known[(len(known) - 1) // 2]
     node.loaded_by = NEVER
@@ -97,6 +97,7 @@ def settle(node: Node) -> None:
             assert page is not None
             node.alarms.at_latest(page, node.now)
     node.doubted.clear()
+    return True
 
 
 def give_back(node: Node, job: Job, ms: i64, seemed_due: bool) -> None:

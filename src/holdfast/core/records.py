@@ -483,6 +483,7 @@ def queue(node: Node, queue: Queue) -> None:
     bus.write_name(out, queue.name)
     bus.write_i8(out, queue.paused)
     bus.write_i64(out, queue.maxlen)
+    bus.write_i64(out, queue.pause_stamp)
     end(node)
 
 

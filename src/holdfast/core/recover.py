@@ -155,9 +155,9 @@ class Loading:
             peer.taken[number] = int(self.node.now + reader.long() - passed)
         elif kind == QUEUE:
             queue = self.queue(reader.name())
-            queue.paused = reader.u8()
+            paused = reader.u8()
             queue.maxlen = reader.long()
-            settings.pause_loaded(self.node, queue)
+            settings.pause_loaded(self.node, queue, paused, reader.long() if reader.more() else -1)
         elif kind == SLOTS:
             self.load_slots(reader)
         elif kind == MERGED:

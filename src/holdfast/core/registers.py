@@ -300,6 +300,7 @@ def make_anew(node: Node) -> None:
         settings.apply(node, kind, name)
     for queue in own_pauses:
         queue.pause_stamp = new_stamp(node)
+        records.queue(node, queue)
 
 
 def drop_deleted(node: Node) -> None:

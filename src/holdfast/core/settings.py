@@ -196,12 +196,28 @@ def apply_to_queue(node: Node, queue: Queue) -> None:
         federate.give(node, queue)
 
 
-def pause_loaded(node: Node, queue: Queue) -> None:
-    """How a queue was paused is kept after any word to all that counted then, and before those that come."""
-    paused = node.registers.find(KIND, queue.name, b"paused")
-    if paused is not None and not node.broken("pause-stamp-lost"):
-        queue.pause_stamp = paused.time + 1
-        node.registers.latest = max(node.registers.latest, queue.pause_stamp)
+def pause_loaded(node: Node, queue: Queue, paused: i64, stamp: i64) -> None:
+    """How a queue was paused, and by a word of when. Until when one to all holds its register says: its end may have
+    come while we were down. Journals of before tell no stamp (-1): then it is after the last word to all, unless
+    that is the same word and has an end."""
+    said = node.registers.find(KIND, queue.name, b"paused")
+    if said is not None and stamp < 0:
+        is_same = (said.value or b"").startswith(PAUSE_NAMES[paused] + b" ")
+        stamp = said.time if is_same else said.time + 1
+    if paused and said is not None and said.time >= stamp and not node.broken("pause-end-lost"):
+        return
+    queue.paused = paused
+    queue.pause_until = 0
+    if stamp > 0 and not node.broken("pause-stamp-lost"):
+        queue.pause_stamp = stamp
+        node.registers.latest = max(node.registers.latest, stamp)
+
+
+def clocks_known(node: Node) -> None:
+    """After a start peers have said what time it is: pauses end by that, not by the clock we had then."""
+    for name in registers.names(node, KIND):
+        if b" " in (registers.value(node, KIND, name, b"paused") or b"") and not node.broken("pause-by-own-clock"):
+            apply(node, KIND, name)
 
 
 def forget_pause_stamps(node: Node, until: i64) -> list[Queue]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from holdfast.core import registers
 from holdfast.core.doubt import SKEW_MS
+from holdfast.core.records import QUEUE
 from holdfast.core.registers import STEPS, Register, digest_of
 from holdfast.core.snapshot import Walk
 from holdfast.testing.sim.cluster import Cluster
@@ -172,3 +173,23 @@ def test_a_snapshot_has_them_all() -> None:
     assert again.do("PAUSE", "q", "state") == b"+out\r\n"
     again.wait(60_000)
     assert again.do("PAUSE", "q", "state") == b"+none\r\n"
+
+
+def test_a_journal_that_tells_no_stamps_of_pauses_is_read() -> None:
+    """What was said to this node alone is after the last word to all; a pause with an end has it still."""
+    sim = Cluster(nodes="A", seed=8)
+    for queue in ("open", "short"):
+        sim.do("A", "PAUSE", queue, "all", "bcast", "FOR", "20")
+    sim.do("A", "PAUSE", "open", "none")
+    sim.do("A", "PAUSE", "alone", "in")
+    sim.crash("A")
+    disk = sim.hosts["A"].disk
+    disk.records[:] = [data[:-8] if data[0] == QUEUE else data for data in disk.records]
+    sim.restart("A")
+    assert [pause(sim, queue) for queue in ("open", "short", "alone")] == ["none", "all", "in"]
+    sim.run_for(seconds=21)
+    assert [pause(sim, queue) for queue in ("open", "short", "alone")] == ["none", "none", "in"]
+
+
+def pause(sim: Cluster, queue: str) -> object:
+    return sim.do("A", "PAUSE", queue, "state")["reply"]

@@ -200,6 +200,8 @@ MUTANTS: Final[dict[str, str]] = {
     "future-stamp-kept": "a setting that was made while the clock was far ahead keeps its stamp for ever",
     "pause-stamp-kept": "a pause that was made while the clock was far ahead outlasts what is said to all for as long",
     "pause-stamp-lost": "after a restart an older word to all counts more than what was said to this node alone",
+    "pause-end-lost": "a pause that ends while a node is down lasts for ever there",
+    "pause-by-own-clock": "when a pause ends is said by the clock of a start, which may be wrong",
     "own-clock-believed": "what is far ahead is judged by the node's own clock, which may be the one that is wrong",
     "settings-told-once": "a setting that was lost with a link is not told again",
     "settings-by-arrival": "of two words on a setting the one that arrives last stays",

@@ -383,6 +383,38 @@ def what_was_said_to_one_node_outlasts_its_restart(new: New) -> None:
     assert [pause(sim, name, "q") for name in "ABC"] == ["out"] * 3
 
 
+@catches("pause-end-lost")
+def a_pause_ends_while_a_node_is_down(new: New) -> None:
+    """By itself, after its seconds: not never, nor after as many again. What was said to one node has no end."""
+    sim = new(nodes="A", seed=417)
+    for queue in ("q", "alone", "long"):
+        sim.do("A", "PAUSE", queue, "all", "FOR", "60" if queue == "long" else "20")
+    sim.run_for(seconds=2)
+    sim.do("A", "PAUSE", "alone", "all")
+    sim.crash("A", "kill")
+    sim.run_for(seconds=30)
+    sim.restart("A")
+    sim.run_for(seconds=3)
+    assert [pause(sim, "A", queue) for queue in ("q", "alone", "long")] == ["none", "all", "all"]
+    sim.run_for(seconds=30)
+    assert [pause(sim, "A", queue) for queue in ("q", "alone", "long")] == ["none", "all", "none"]
+
+
+@catches("pause-by-own-clock")
+def a_pause_ends_in_time_after_a_start_with_a_wrong_clock(new: New) -> None:
+    for amount in (3_600_000, -3_600_000):
+        sim = new(nodes="ABC", seed=418)
+        sim.do("A", "PAUSE", "q", "all", "FOR", "30")
+        sim.run_for(seconds=2)
+        sim.crash("C", "kill")
+        sim.fault("jump", "C", amount=amount)
+        sim.restart("C")
+        sim.run_for(seconds=5)
+        assert pause(sim, "C", "q") == "all", "it has ended early"
+        sim.run_for(seconds=30)
+        assert pause(sim, "C", "q") == "none", "it has no end"
+
+
 def pause(sim: Cluster, name: str, queue: str) -> str:
     return str(sim.do(name, "PAUSE", queue, "state").get("reply"))
 
