@@ -8,8 +8,8 @@ with RETRY 0 is refused: one id at two nodes would be handed out twice.
 
 Up to which instant an entry has run is told to all nodes (CRONRAN); the latest counts. It goes along with the entry to
 whoever has not heard of it, and with its slot to a new owner: one that lost its disk would run everything once more.
-Schedules are of instants of the wall clock (schedule.py), never "so long after the last run", so nothing drifts. The
-wall clock may be set: at least once a minute it is looked at again.
+Schedules are of instants of the wall clock (schedule.py), never "so long after the last run", so nothing drifts. A
+clock that is wrong is outvoted (doubt.py). It may be set: at least once a minute it is looked at again.
 
 An instant that nobody saw to in time, since all nodes were down or the queue was full, is missed: `skip` leaves it out,
 `one` runs the latest of them, `all` each, up to a hundred. What is a minute late or less is not missed.
@@ -25,6 +25,7 @@ from mypy_extensions import i64
 from holdfast.core import home, keyed, records, registers, replicate, requeue, takeover, twins
 from holdfast.core.alarms import Chore
 from holdfast.core.commands.options import AddOptions
+from holdfast.core.doubt import own_wall
 from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import CRON_PREFIX
 from holdfast.core.job import ACTIVE, QUEUED
@@ -177,19 +178,22 @@ def look(node: Node, entry: Entry) -> None:
     """The time of an entry may have come."""
     if node.cron.get(entry.name) is not entry or node.is_loading:
         return
-    is_due = entry.next_ms() <= node.wall
+    wall = own_wall(node)
+    if entry.ran > wall + LOOK_MS and not node.broken("cron-ran-ahead"):
+        entry.ran = wall  # clocks were ahead, and what comes up to then is not seen to
+        entry.next_at = 0
+    is_due = entry.next_ms() <= wall
     if is_due and is_owner(node, entry):
-        run_due(node, entry)
-        is_due = entry.next_ms() <= node.wall
-    wait: i64 = min(LOOK_MS, entry.next_ms() - node.wall)
+        run_due(node, entry, wall)
+        is_due = entry.next_ms() <= wall
+    wait: i64 = min(LOOK_MS, entry.next_ms() - wall)
     if is_due:
         wait = COPIES_MS if entry.trying else WATCH_MS
     node.alarms.set(entry, node.now + wait)
 
 
-def run_due(node: Node, entry: Entry) -> None:
+def run_due(node: Node, entry: Entry, wall: i64) -> None:
     """Make the jobs of all instants that have come, as far as they are wanted."""
-    wall: i64 = node.wall
     found = entry.schedule.between(int(entry.ran // 1000), int(wall // 1000), CRON_CATCH_UP_MAX)
     late = [instant for instant in found if wall - instant * 1000 > ON_TIME_MS]
     wanted = found[len(late):]
@@ -296,7 +300,7 @@ def on_ran(node: Node, peer: Peer, reader: Reader) -> None:
     if len(name) > KEY_BYTES_MAX or ms < 0 or ms >= NEVER:
         raise BadFrame("a run at a time that no clock shows")
     entry = node.cron.get(name)
-    if entry is None or entry.version != version or ms <= entry.ran or ms > node.wall + LOOK_MS:
+    if entry is None or entry.version != version or ms <= entry.ran or ms > own_wall(node) + LOOK_MS:
         return
     entry.ran = ms
     entry.next_at = 0

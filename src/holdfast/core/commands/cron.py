@@ -9,6 +9,7 @@ from holdfast.core import cron as entries
 from holdfast.core import home, registers, zones
 from holdfast.core.commands.jobs import check_body, check_queue_name
 from holdfast.core.cron import Entry
+from holdfast.core.doubt import own_wall
 from holdfast.core.errors import BadRequest
 from holdfast.core.limits import CRON_ENTRIES_MAX, CRON_NEXT_MAX, NEVER
 from holdfast.core.parse import at_least, value_of
@@ -122,7 +123,7 @@ def cron_next(node: Node, session: Session, argv: list[bytes]) -> None:
         write_null_array(node.out, session)
         return
     times: list[int] = []
-    instant = entry.schedule.next(int(node.wall // 1000))
+    instant = entry.schedule.next(int(own_wall(node) // 1000))
     while instant >= 0 and len(times) < count:
         times.append(instant)
         instant = entry.schedule.next(instant)

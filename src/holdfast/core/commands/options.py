@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from holdfast.core import errors, peers, replicate
+from holdfast.core import doubt, errors, peers, replicate
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import is_id
 from holdfast.core.limits import (
@@ -173,7 +173,7 @@ class AddOptions:
         if self.at > 0:
             if self.delay > 0:
                 raise BadRequest(errors.AT_AND_DELAY)
-            self.delay = max(0, (self.at * 1000 - node.wall + 999) // 1000)
+            self.delay = max(0, (self.at * 1000 - doubt.own_wall(node) + 999) // 1000)
             if self.delay > DURATION_S_MAX:
                 raise BadRequest(errors.AT_RANGE)
         if self.retry < 0:

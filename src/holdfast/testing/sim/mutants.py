@@ -208,6 +208,7 @@ MUTANTS: Final[dict[str, str]] = {
     "deletions-forgotten": "that a setting was deleted is not kept",
     "cron-id-random": "the id of a job on a schedule is drawn, not worked out",
     "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
+    "cron-ran-ahead": "a schedule that ran while all clocks were ahead stands still until that time has come",
     "hash-is-no-number": "the home of a key refuses half of the jobs of a schedule: their numbers are too large for it",
     "twin-forgotten": "what is said of a job that still waits for its copies is forgotten when it is queued",
     "twin-not-asked": "a job that another node has, too, is queued by who adds it as if it were new",

@@ -1,7 +1,10 @@
 """Lives, delays and clocks."""
 from __future__ import annotations
 
-from holdfast.testing.sim.scenarios.keys import unique_at
+from holdfast.core import home
+from holdfast.testing.sim.clock import EPOCH_MS
+from holdfast.testing.sim.cluster import Cluster
+from holdfast.testing.sim.scenarios.keys import key_at, unique_at
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 
@@ -164,6 +167,58 @@ def a_delay_holds_when_its_job_gets_another_home(new: New) -> None:
     sim.run_for(seconds=3)
     assert got == [job]
     end_well(sim)
+
+
+@catches("own-clock-believed")
+def a_time_of_day_is_that_of_most_clocks(new: New) -> None:
+    """ADDJOB … AT to a node whose clock is an hour ahead, or behind: the job is handed out when it was to be."""
+    for amount in (3_600_000, -3_600_000):
+        sim = new(nodes="ABC", seed=71)
+        sim.fault("jump", "C", amount=amount)
+        sim.run_for(seconds=3)
+        sim.do("C", "ADDJOB", "q", "body", "1000", "AT", str((EPOCH_MS + sim.now) // 1000 + 60))
+        got = sim.wait_for_job(at="C")
+        sim.run_for(seconds=55)
+        assert got == [], "before its time"
+        sim.run_for(seconds=10)
+        assert len(got) == 1, "not in time"
+
+
+def runs(sim: Cluster, seconds: int) -> int:
+    """How many jobs a schedule makes meanwhile."""
+    before = sum(int(sim.do(name, "QLEN", "q")["count"]) for name in sim.names)
+    sim.run_for(seconds=seconds)
+    return sum(int(sim.do(name, "QLEN", "q")["count"]) for name in sim.names) - before
+
+
+@catches("own-clock-believed")
+def a_schedule_goes_by_most_clocks(new: New) -> None:
+    """The clock of an entry's owner is an hour ahead for a while, and that of another, which is then the owner, an hour
+    behind: no run comes too early, and none is missing."""
+    sim = new(nodes="ABC", seed=72)
+    entry = key_at(sim, home.CRON, "AB", b"")
+    sim.do("A", "CRON", "SET", entry, "*/10 * * * * *", "q", "body", "RETRY", "600", "TTL", "6000")
+    assert runs(sim, 60) == 6
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.fault("jump", "B", amount=-3_600_000)
+    assert runs(sim, 60) == 6, "by a clock that is wrong"
+    sim.fault("jump", "A", amount=-3_600_000)
+    assert runs(sim, 60) == 6
+    sim.do("A", "CLUSTER", "LEAVING", "yes")
+    assert runs(sim, 60) == 6, "at a new owner"
+
+
+@catches("cron-ran-ahead")
+def a_schedule_goes_on_when_all_clocks_were_ahead(new: New) -> None:
+    """For a minute. What seemed to have run by then comes again when its time does, and not only what is after it."""
+    sim = new(nodes="ABC", seed=73)
+    sim.do("A", "CRON", "SET", "e", "*/10 * * * * *", "q", "body", "RETRY", "600", "TTL", "6000")
+    assert runs(sim, 60) == 6
+    for amount in (3_600_000, -3_600_000):
+        for name in "ABC":
+            sim.fault("jump", name, amount=amount)
+        sim.run_for(seconds=70)
+    assert runs(sim, 60) == 6, "an hour without runs"
 
 
 @catches()
