@@ -310,7 +310,8 @@ def drop_deleted(node: Node) -> None:
             continue
         if not peer.is_linked or registers.heard.get(int(peer.index)) != registers.digest:
             return  # somebody may still have an old word
-    before = (node.wall - DELETED_MS) << STEPS
+    wall = node.wall if node.broken("deletion-by-own-clock") else own_wall(node)
+    before = (wall - DELETED_MS) << STEPS
     for (kind, name), fields in list(registers.things.items()):
         for field, register in list(fields.items()):
             if register.value is None and register.time < before:

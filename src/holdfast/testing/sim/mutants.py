@@ -206,6 +206,7 @@ MUTANTS: Final[dict[str, str]] = {
     "settings-told-once": "a setting that was lost with a link is not told again",
     "settings-by-arrival": "of two words on a setting the one that arrives last stays",
     "deletions-forgotten": "that a setting was deleted is not kept",
+    "deletion-by-own-clock": "how long a deletion is kept is judged by the node's own clock, which may be wrong",
     "cron-id-random": "the id of a job on a schedule is drawn, not worked out",
     "cron-ran-untold": "who hears of a schedule for the first time is not told how far it has run",
     "cron-ran-ahead": "a schedule that ran while all clocks were ahead stands still until that time has come",

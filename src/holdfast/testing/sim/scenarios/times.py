@@ -5,7 +5,7 @@ from holdfast.core import home
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.scenarios.keys import key_at, unique_at
-from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well, node_of
 
 
 @catches("life-longer-by-hop")
@@ -219,6 +219,26 @@ def a_schedule_goes_on_when_all_clocks_were_ahead(new: New) -> None:
             sim.fault("jump", name, amount=amount)
         sim.run_for(seconds=70)
     assert runs(sim, 60) == 6, "an hour without runs"
+
+
+@catches("deletion-by-own-clock")
+def a_deletion_is_kept_long_enough_whatever_the_clock(new: New) -> None:
+    """A's clock is an hour ahead. It sets something and deletes it at once; the others hear the first, and then nothing
+    of A for a while. What they have must not come back to A."""
+    sim = new(nodes="ABC", seed=74)
+    sim.fault("jump", "A", amount=3_600_000)
+    sim.run_for(seconds=5)
+    node = node_of(sim, "A")
+    while node.chores_at - node.now < 500:
+        sim.run_for(seconds=0.01)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "9")
+    sim.run_for(seconds=0.1)
+    late = sim.hold("A", "BC", is_both=True)
+    sim.do("A", "QUEUE", "SET", "q", "maxlen", "0")
+    sim.run_for(seconds=30)
+    sim.end_fault(late)
+    sim.run_for(seconds=10)
+    assert [sim.do(name, "QUEUE", "GET", "q", "maxlen")["reply"][1] for name in "ABC"] == [0] * 3, "it came back"
 
 
 @catches()
