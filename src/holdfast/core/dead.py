@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, history, inquire
+from holdfast.core import acks, doubt, fate, history, inquire
 from holdfast.core.inquire import Question
 from holdfast.core.job import DEAD, IN_DOUBT, Job
 from holdfast.core.limits import ERROR_BYTES_MAX, QUEUE_NAME_BYTES_MAX, SCAN_COUNT_MAX
@@ -57,7 +57,7 @@ class Filter:
         if self.error and not like(error_of(job), self.error):
             return False
         more = job.more
-        return self.older == 0 or more is None or node.wall - more.died >= self.older
+        return self.older == 0 or more is None or doubt.own_wall(node) - more.died >= self.older
 
     def to_bytes(self) -> bytes:
         out = BytesWriter()

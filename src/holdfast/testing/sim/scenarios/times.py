@@ -241,6 +241,19 @@ def a_deletion_is_kept_long_enough_whatever_the_clock(new: New) -> None:
     assert [sim.do(name, "QUEUE", "GET", "q", "maxlen")["reply"][1] for name in "ABC"] == [0] * 3, "it came back"
 
 
+@catches("own-clock-believed")
+def what_has_died_lately_is_not_old(new: New) -> None:
+    """Somebody deletes what has been dead for an hour, at a node whose clock is two hours ahead."""
+    sim = new(nodes="ABC", seed=75)
+    job = sim.add_job(at="A", replicate=3, retry_s=30, attempts=1)
+    assert sim.consume(at="A") == job
+    sim.nack(job, at="A")
+    sim.fault("jump", "A", amount=2 * 3_600_000)
+    sim.run_for(seconds=5)
+    assert sim.do("A", "DEAD", "DELETE", "OLDER", "3600") == {"count": 0}
+    assert sim.list_dead(at="B") == [job]
+
+
 @catches()
 def links_stay_up_in_calm_times_however_short_the_node_timeout(new: New) -> None:
     sim = new(nodes="ABC", seed=64, settings=(("cluster-node-timeout", "500"),))
