@@ -207,6 +207,8 @@ def outlive(node: Node, job: Job, until: i64) -> None:
     """Its life does not end before the claim does: a batch that is read again must be the same."""
     if job.expire <= until and not node.broken("claim-expires"):
         job.expire = until + 1
+        if not node.broken("claim-expires-with-restart"):
+            records.job(node, job)  # else a start after the end of its first life would pass it over
 
 
 def drop(node: Node, group: Group, claim: Claim) -> None:

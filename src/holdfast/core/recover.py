@@ -34,6 +34,7 @@ from holdfast.core.job import (
     ACKED,
     ACTIVE,
     BACKING_OFF,
+    CLAIMED,
     DEAD,
     HANDED_OUT,
     IN_DOUBT,
@@ -474,6 +475,8 @@ class Loading:
         if not node.broken("lease-token-forgotten"):
             leases.give(node, job, lease)
         self.went_out(job, left, passed)
+        if lease.worker.startswith(CLAIMED) and not node.broken("claim-expires-with-restart"):
+            claims.outlive(node, job, node.now + left)
 
     def went_out(self, job: Job, left: i64, passed: i64) -> None:
         """Here, to a consumer: if it was on its way to another node, it was not taken there in time."""

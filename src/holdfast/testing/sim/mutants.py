@@ -240,4 +240,5 @@ MUTANTS: Final[dict[str, str]] = {
     "stage-published-twice": "a batch that was published before is published again",
     "stage-any-run": "a sink takes batches of any run",
     "claim-expires": "a job's life may end while it is part of a claim",
+    "claim-expires-with-restart": "that a claimed job outlives its time is not in the journal",
 }

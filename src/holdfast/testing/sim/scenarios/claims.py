@@ -151,3 +151,20 @@ def a_jobs_life_does_not_end_while_it_is_claimed(new: New) -> None:
     sim.run_for(seconds=16)
     assert reader.read(*claim) == before
     assert reader.commit(claim[0]) == 3
+
+
+@catches("claim-expires-with-restart")
+def a_jobs_life_does_not_end_while_it_is_claimed_whatever_restarts(new: New) -> None:
+    """The node is killed before the end of that life, or after it."""
+    for before_s in (6, 16):
+        sim = new(nodes="ABC", seed=306)
+        add(sim, 3, ttl_s=15)
+        reader = Reader(sim, "A")
+        claim = reader.take(1, ms=60_000)
+        before = reader.read(*claim)
+        sim.run_for(seconds=before_s)
+        sim.crash("A")
+        sim.restart("A")
+        sim.run_for(seconds=20 - before_s)
+        assert reader.read(*claim) == before, "read again, it must be the same"
+        assert reader.commit(claim[0]) == 3
