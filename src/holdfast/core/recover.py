@@ -425,6 +425,8 @@ class Loading:
                 job.flags &= ~(IN_DOUBT | HANDED_OUT)
                 node.dead.pop(job, None)
             job.flags = (job.flags & ~BACKING_OFF) | QUEUED_BEFORE
+            if job.retry == 0 and not node.broken("once-returned-forgotten"):
+                job.flags &= ~HANDED_OUT  # to be queued, so it was not; else it would never be again
             job.responsible = ME
             job.qtime = 0
             leases.forget(node, job)

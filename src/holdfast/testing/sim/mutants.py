@@ -103,6 +103,7 @@ MUTANTS: Final[dict[str, str]] = {
     "once-not-synced": "the hand-out of an at-most-once job is not synced before the reply leaves",
     "once-copied": "at-most-once jobs are replicated or healed like others",
     "once-requeued-at-start": "an at-most-once job found after an unclean stop is queued, not dead `in doubt`",
+    "once-returned-forgotten": "an at-most-once job that came back unused counts as handed out after a restart",
     "refusal-queues": "a copy that is refused by the node last responsible is queued without asking other holders",
     "queued-answer-unheard": "who has queued a job does not heed the answer that it is queued elsewhere",
     "late-enqueue-obeyed": "a job is queued for the first time although somebody else has it by now",

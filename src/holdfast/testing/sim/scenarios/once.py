@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from holdfast.testing.sim.disk import EVERYSEC
 from holdfast.testing.sim.faults import Faults
+from holdfast.testing.sim.scenarios.keys import unique_at
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 
@@ -216,3 +217,28 @@ def at_most_once_jobs_have_one_holder(new: New) -> None:
     sim.run_for(seconds=20)
     assert set(sim.copies(job)) == {"A"}
     end_well(sim)
+
+
+@catches("once-returned-forgotten")
+def a_job_that_came_back_unused_is_handed_out_after_a_restart(new: New) -> None:
+    """Its home lends it to a node where somebody waits. When it gets there nobody does any more, so it goes back, and
+    is queued. Then its home is restarted."""
+    sim = new(nodes="ABC", seed=38)
+    key = unique_at(sim, "A")
+    sim.add_keyed(at="A", unique=key)
+    sim.consume_and_ack(at="A")
+    sim.wait_for_job(at="B", timeout_ms=1_000)
+    sim.run_for(seconds=0.8)
+    late = sim.hold("A", "B")
+    job, _ = sim.add_keyed(at="A", unique=key, retry_s=0)
+    sim.run_for(seconds=0.5)
+    assert sim.copies(job) == {"A": "active"}, f"it was not lent: {sim.copies(job)}"
+    sim.end_fault(late)
+    sim.run_for(seconds=0.5)
+    assert sim.copies(job) == {"A": "queued"}, f"it did not come back: {sim.copies(job)}"
+    sim.crash("A")
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    assert sim.consume(at="A") == job, "nobody had it, and nobody will"
+    sim.ack(job, at="A")
+    end_well(sim, job)
