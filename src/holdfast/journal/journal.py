@@ -147,7 +147,7 @@ class Journal(Files):
     def next_work(self, percent: int, least_bytes: int) -> Work | None:
         """What is to be done in the background now, if anything."""
         for files in [self, *self.own.all()]:
-            if files.is_long(percent, least_bytes):
+            if files.is_long(percent, least_bytes) or files.is_misdated():
                 return Rewriting(files)
         return self.own.next_move()
 

@@ -13,6 +13,8 @@ from holdfast.journal.folder import JournalError, segment_path
 
 from .making import START_MS, Life
 
+HOUR_MS = 3_600_000
+
 
 class Failing(Disk):
     """Fails to write or to sync as long as it is told to."""
@@ -302,6 +304,35 @@ def test_a_rewrite_makes_the_journal_short(tmp_path: Path) -> None:
     assert not life.journal.is_long(100, 10_000)
     life.kill()
     assert Life(tmp_path).bodies() == [b"left"]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_clock_that_is_set_takes_no_time_from_jobs(tmp_path: Path, is_own: bool) -> None:
+    """It was an hour behind, is set right, and the process is killed: nobody asked for a rewrite, but there is one."""
+    life = Life(tmp_path, policy="no", now=START_MS - HOUR_MS)
+    if is_own:
+        life.do("QUEUE", "SET", "q", "journal", "own")
+        do_works(life)
+    life.add("half an hour", "TTL", "1800")
+    assert life.journal.next_work(0, 0) is None
+    life.node.set_time(START_MS - HOUR_MS + 1000, START_MS + 1000)
+    do_works(life)
+    life.kill()
+    life = Life(tmp_path, now=START_MS + 2000)
+    assert life.bodies() == [b"half an hour"]
+    life.at(START_MS + 1_799_000)
+    assert life.bodies() == [b"half an hour"]
+    life.at(START_MS + 1_801_500)
+    assert life.bodies() == []
+
+
+def do_works(life: Life) -> None:
+    while (work := life.journal.next_work(0, 0)) is not None:
+        work.begin()
+        while not work.step():
+            pass
+        work.sync()
+        work.end()
 
 
 def test_a_rewrite_that_fails_changes_nothing(tmp_path: Path) -> None:
