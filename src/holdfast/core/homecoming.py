@@ -225,6 +225,9 @@ def is_taken_from(
     if job.state == QUEUED or groups.is_held(job):
         requeue.write_state(node, peer, jid, requeue.IS_QUEUED, i64(job.retry) * 1000, job.holders)
         return False
+    if state == FREE and job.responsible == ME and not node.broken("copies-put-off"):
+        # Ours to see to, also before a start: who was home meanwhile has a higher epoch, and anybody else a mere copy.
+        return home.owner(node, home.slot_of_job(job)) != ME
     return True
 
 

@@ -167,6 +167,7 @@ MUTANTS: Final[dict[str, str]] = {
     "lent-while-out": "a job that a node is lent is handed out there while a consumer has it from that very node",
     "loans-confused": "what a node says of a loan whose lease is over is taken to be about the next one of that job",
     "group-by-creation": "the order in a group is that of the ids, by the clocks of the producers' nodes",
+    "copies-put-off": "a home that restarts lets those who have copies put off what its own journal says is free",
     "head-not-out": "a new home queues the head of a group at once: no consumer can have it",
     "unique-lost-on-restart": "which keys are taken is not worked out again after a restart",
     "unique-unaccepted-answered": "the id of a job that still waits for its copies is answered for its key",

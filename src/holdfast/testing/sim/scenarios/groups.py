@@ -52,6 +52,27 @@ def a_job_taken_out_by_hand_does_not_hold_up_its_group(new: New) -> None:
     end_well(sim, second, third)
 
 
+@catches("copies-put-off")
+def a_home_that_restarts_knows_whose_turn_it_is(new: New) -> None:
+    """Nobody had the first of the group when its home, or everybody, was killed, and the home's journal says so. The
+    others have copies, which they would queue after the retry time: that is not a word of who has it."""
+    for seed, who in ((317, "A"), (318, "ABC")):
+        sim = new(nodes="ABC", seed=seed)
+        group = group_at(sim, "A")
+        ids = [sim.add_keyed(at="A", group=group, replicate=3, retry_s=300)[0] for _ in range(3)]
+        assert sim.consume_and_ack(at="B") == ids[0]
+        sim.run_for(seconds=1)
+        for name in who:
+            sim.crash(name, "kill")
+        for name in who:
+            sim.restart(name)
+        assert sim.consume(at="B", timeout_ms=15_000) == ids[1], "it is put off by who has nothing but a copy"
+        sim.ack(ids[1], at="B")
+        assert sim.consume(at="B", timeout_ms=15_000) == ids[2]
+        sim.ack(ids[2], at="B")
+        end_well(sim, *ids)
+
+
 @catches("lent-blindly")
 def a_loan_that_meets_the_ack_is_not_handed_out(new: New) -> None:
     """A lends the job to B, a holder at which somebody waits; the frame is slow. Meanwhile B is told that the job is
