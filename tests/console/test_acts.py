@@ -179,6 +179,17 @@ def test_ticked_jobs_are_moved(opened: Opener, queue: holdfast.Queue) -> None:
     assert queue.length("to-there") == 2 and queue.length("from-here") == 1
 
 
+def test_what_cannot_be_moved_is_said_and_does_not_hold_up_the_rest(opened: Opener, queue: holdfast.Queue) -> None:
+    queue.add_many("mixed", ["a", "b"])
+    queue.add("mixed", "c", group="g")
+    page = opened("/console/jobs?queue=mixed")
+    page.get_by_label("all matching the filter").check()
+    page.get_by_label("Move to").fill("mixed-2")
+    page.get_by_role("button", name="Move", exact=True).click()
+    said(page, "2 jobs were moved. 1 stayed as it was: a job with a group")
+    assert queue.length("mixed-2") == 2 and queue.length("mixed") == 1
+
+
 def test_jobs_are_not_moved_to_where_they_are(opened: Opener, queue: holdfast.Queue) -> None:
     made = queue.add("stays", "x")
     page = opened("/console/queue?name=stays")

@@ -15,4 +15,9 @@ def state_of(row: Mapping[str, Any]) -> str:
         return "in-line"
     if state != "active":
         return state
-    return "leased" if "leased-ms" in row else "delayed"
+    return "leased" if is_leased(row) else "delayed"
+
+
+def is_leased(row: Mapping[str, Any]) -> bool:
+    """A worker has it, as the node says that gave it out; `leased`: by a GETJOB without a token."""
+    return "leased-ms" in row or "leased" in row

@@ -5,18 +5,21 @@ check as everywhere, at the queue that asks in its name.
 """
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Response
 from starlette.datastructures import FormData
 
+from holdfast.client.errors import BadRequest, Refused
 from holdfast.client.queue import AsyncQueue
 from holdfast.client.resp import Reply
 from holdfast.console import data, names
 from holdfast.console.names import called
 from holdfast.console.shown import link
 from holdfast.console.view import Acting
+from holdfast.core.rights import READ
 from holdfast.gateway import models
 
 router = APIRouter(prefix="/console", include_in_schema=False)
@@ -45,6 +48,12 @@ def left_out(without: set[str]) -> str:
     return f"Left out, as there is no answer: the jobs of {', '.join(sorted(without))}." if without else ""
 
 
+def kept(refused: Counter[str]) -> str:
+    """What was not done, by reason; nothing where nothing was refused."""
+    return " ".join(f"{count:,} stayed as {'it was' if count == 1 else 'they were'}: {why}."
+                    for why, count in refused.items())
+
+
 @router.post("/add")
 async def add(
     seen: Acting, queue: Name, body: Annotated[str, Form()] = "", delay: Annotated[float, Form(ge=0)] = 0.0,
@@ -57,7 +66,7 @@ async def add(
         keys["attempts"] = attempts
     body = body.replace("\r\n", "\n")  # a browser sends each end of a line like this, whatever was typed
     made = await seen.asking.add(queue, body, priority=priority, delay=delay, **keys)
-    return seen.back(f"job?id={made}", "The job was added.")
+    return seen.back(f"job?id={made}" if seen.may(READ) else "add", "The job was added.")
 
 
 @router.post("/queue/set")
@@ -106,9 +115,10 @@ async def queue_move(seen: Acting, name: Name, to: Name) -> Response:
     if to == name:
         return seen.back(f"queue?name={link(name)}", there_already(name))
     without: set[str] = set()
+    refused: Counter[str] = Counter()
     count = await act_on_all(seen.asking, "move", {"queue": names.coded(name), "state": "queued"}, names.coded(to),
-                             without)
-    words = f"{said('move', count)} They came from {called(name)}. {left_out(without)}"
+                             without, refused)
+    words = f"{said('move', count)} They came from {called(name)}. {kept(refused)} {left_out(without)}"
     return seen.back(f"queue?name={link(to)}", words)
 
 
@@ -126,11 +136,13 @@ async def jobs_act(
     filters = {name: str(form.get(f"filter-{name}", "")) for name in data.FILTERS}
     if what == "move" and filters["queue"] and names.decoded(filters["queue"]) == names.decoded(queue):
         return seen.back(path, there_already(names.decoded(queue)))
+    refused: Counter[str] = Counter()
     if not is_all:
         ids = chosen(form)[:ACT_MAX]
         if not ids:
             return seen.back(path, "Nothing was done: no job was chosen.")
-        return seen.back(path, said(what, await act(seen.asking, what, ids, queue)))
+        count = await act(seen.asking, what, ids, queue, refused)
+        return seen.back(path, f"{said(what, count)} {kept(refused)}")
     if not any(filters.values()):
         return seen.back(path, "Nothing was done: without a filter, “all matching” would be every job there is.")
     without: set[str] = set()
@@ -138,8 +150,8 @@ async def jobs_act(
         count = await count_all(seen.asking, filters, without)
         return seen.page("sure", what=what, count=count, is_more=count >= ALL_MAX, filters=filters, back=path,
                          left_out=left_out(without))
-    count = await act_on_all(seen.asking, what, filters, queue, without)
-    return seen.back(path, f"{said(what, count)} {left_out(without)}")
+    count = await act_on_all(seen.asking, what, filters, queue, without, refused)
+    return seen.back(path, f"{said(what, count)} {kept(refused)} {left_out(without)}")
 
 
 def chosen(form: FormData) -> list[str]:
@@ -158,19 +170,20 @@ async def count_all(asking: AsyncQueue, filters: dict[str, str], without: set[st
 
 
 async def act_on_all(
-    asking: AsyncQueue, what: str, filters: dict[str, str], queue: str, without: set[str]
+    asking: AsyncQueue, what: str, filters: dict[str, str], queue: str, without: set[str], refused: Counter[str]
 ) -> int:
-    """Page by page; a job that has gone on meanwhile is not counted. `without`: as for `count_all`."""
+    """Page by page; a job that has gone on meanwhile is not counted. `without`: as for `count_all`; `refused`: as for
+    `act`."""
     count, cursor = 0, "0"
     while True:
         cursor, rows = await data.jobs(asking, filters, cursor, without=without)
-        count += await act(asking, what, [row["id"] for row in rows], queue)
+        count += await act(asking, what, [row["id"] for row in rows], queue, refused)
         if cursor == "0" or count >= ALL_MAX:
             return count
 
 
-async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
-    """How many it was done for. `queue`: where to, as pages write it."""
+async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str, refused: Counter[str]) -> int:
+    """How many it was done for. `queue`: where to, as pages write it. `refused`: why others stay where they are."""
     if not ids:
         return 0
     if what == "retry":
@@ -185,7 +198,10 @@ async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str) -> int:
         elif what == "cancel":
             count += await asking.cancel(job_id) != "unknown"
         else:
-            count += await asking.move(job_id, names.decoded(queue))
+            try:
+                count += await asking.move(job_id, names.decoded(queue))
+            except (BadRequest, Refused) as error:
+                refused[error.text] += 1
     return count
 
 

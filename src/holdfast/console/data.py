@@ -14,7 +14,7 @@ from typing import Any
 from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
 from holdfast.client.resp import Argv, Reply, to_text
-from holdfast.client.states import STATES, state_of
+from holdfast.client.states import STATES, is_leased, state_of
 from holdfast.console import names
 from holdfast.gateway import models
 from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
@@ -221,7 +221,7 @@ async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
 
 
 def rank(row: dict[str, Any]) -> int:
-    if "leased-ms" in row:
+    if is_leased(row):
         return 3
     return {"queued": 2, "dead": 2, "active": 1}.get(str(row.get("state")), 0)
 

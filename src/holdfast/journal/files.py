@@ -17,7 +17,7 @@ from holdfast.journal.writer import Writer
 log = logging.getLogger("holdfast")
 
 CLOCK_SET_MS = 5_000
-"""A wall clock that was moved by more than this against the steady one was set: lives are wrong by so much otherwise."""
+"""A wall clock that moved by more than this against the steady one was set: lives would be wrong by so much."""
 
 
 class Files:
@@ -69,7 +69,7 @@ class Files:
         except OSError as error:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.is_open = True
-        self.clock_ms = self.node.wall - self.node.now
+        self.clock_ms = int(self.node.wall - self.node.now)
 
     def rename_folder(self, path: Path) -> None:
         """Its folder has another name."""
@@ -94,9 +94,9 @@ class Files:
         return percent > 0 and size >= least_bytes and size >= self.base_bytes * (100 + percent) // 100
 
     def is_misdated(self) -> bool:
-        """Whether the clock was set since. Records say what it showed, and by that a start reckons how long ago they are:
-        an hour that it was set forward would be taken from every life. In new files all is dated anew."""
-        return abs(self.node.wall - self.node.now - self.clock_ms) > CLOCK_SET_MS
+        """Whether the clock was set since. Records say what it showed, and by that a start reckons how long ago they
+        are: an hour that it was set forward would be taken from every life. In new files all is dated anew."""
+        return abs(int(self.node.wall - self.node.now) - self.clock_ms) > CLOCK_SET_MS
 
     def begin_rewrite(self) -> None:
         """Between turns. Raises OSError; then everything is as before."""
@@ -108,7 +108,7 @@ class Files:
         size = writer.position
         writer.rotate()
         self.forget_time()  # the new segment is read without those before it
-        self.clock_ms = self.node.wall - self.node.now
+        self.clock_ms = int(self.node.wall - self.node.now)
         self.old_bytes += size
         self.rewrite = Rewrite(self.node, self.path, writer.number, self.disk, self.book)
 

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, groups, requeue
+from holdfast.core import errors, groups
 from holdfast.core.commands.jobs import write_added
-from holdfast.core.commands.show import write_job
+from holdfast.core.commands.show import WAYS, way_of, write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
 from holdfast.core.job import (
-    ACTIVE,
-    BACKING_OFF,
-    HANDED_OUT,
-    IN_DOUBT,
-    MOVING,
-    QUEUED_BEFORE,
     STATE_NAMES,
     Job,
     Run,
@@ -29,7 +23,6 @@ from holdfast.core.job import (
 from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.more import More
 from holdfast.core.parse import at_least, integer, no_option, value_of
-from holdfast.core.peers import ME
 from holdfast.core.queue import Queue
 from holdfast.core.reply import write_array, write_bulk
 from holdfast.core.session import Session
@@ -160,25 +153,6 @@ class Scan:
             or (self.group and more.group != self.group) or (self.unique and more.unique != self.unique)
             or (self.batch and more.batch != self.batch)
         )
-
-
-LEASED = b"leased"
-DELAYED = b"delayed"
-IN_GROUP = b"in-line"
-WAYS = (LEASED, DELAYED, IN_GROUP)
-
-
-def way_of(node: Node, job: Job) -> bytes:
-    """What an active job waits for, where this node sees to it: its worker, the end of a delay or backoff, or those
-    before it in its group."""
-    if job.state != ACTIVE or job.responsible != ME or job.flags & (MOVING | IN_DOUBT):
-        return b""
-    if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
-        return LEASED
-    if groups.is_held(job):
-        return IN_GROUP
-    is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
-    return DELAYED if is_delayed and job.qtime > node.now else b""
 
 
 def qscan(node: Node, session: Session, argv: list[bytes]) -> None:

@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import groups, leases
+from holdfast.core import groups, leases, requeue
 from holdfast.core.commands.jobs import write_job_id, write_named, write_nodes
-from holdfast.core.job import HANDED_OUT, SPECIAL, STATE_NAMES, Job
+from holdfast.core.job import (
+    ACTIVE,
+    BACKING_OFF,
+    HANDED_OUT,
+    IN_DOUBT,
+    MOVING,
+    QUEUED_BEFORE,
+    SPECIAL,
+    STATE_NAMES,
+    Job,
+)
 from holdfast.core.limits import PRIORITY_DEFAULT
 from holdfast.core.more import TRY_NAMES, UNTIL_STARTED, More
 from holdfast.core.parse import check_ids
+from holdfast.core.peers import ME
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
 
@@ -45,6 +56,7 @@ def show(node: Node, session: Session, argv: list[bytes]) -> None:
     Of a job that has more than a plain one it tells that as well: its keys (with `onfail skip` of a group, `until
     started` of a unique key, `index` in a batch) and headers, the rules for its failure, how its last hand-outs ended,
     why it is dead, and under which lease it is: token, worker, address, since when, and how far the worker says it is.
+    One that was taken without a token is `leased` 1.
     """
     check_ids(argv)
     job = node.find(node.merged.get(argv[1], argv[1]))
@@ -62,6 +74,8 @@ def write_job(node: Node, session: Session, job: Job) -> None:
         extra.number(b"priority", i64(job.priority))
     if job.flags & SPECIAL:
         write_special(node, job, extra)
+    if job.lease is None and way_of(node, job) == LEASED:
+        extra.number(b"leased", 1)  # by a plain GETJOB: nobody asked for a token, and there is nothing else to tell
     write_array(out, 30 + 2 * extra.count)
     write_bulk(out, b"id")
     write_job_id(out, job)
@@ -90,6 +104,25 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     else:
         write_bulk(out, job.body)
     out.write(extra.out.getvalue())
+
+
+LEASED = b"leased"
+DELAYED = b"delayed"
+IN_GROUP = b"in-line"
+WAYS = (LEASED, DELAYED, IN_GROUP)
+
+
+def way_of(node: Node, job: Job) -> bytes:
+    """What an active job waits for, where this node sees to it: its worker, the end of a delay or backoff, or those
+    before it in its group."""
+    if job.state != ACTIVE or job.responsible != ME or job.flags & (MOVING | IN_DOUBT):
+        return b""
+    if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
+        return LEASED
+    if groups.is_held(job):
+        return IN_GROUP
+    is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
+    return DELAYED if is_delayed and job.qtime > node.now else b""
 
 
 def write_special(node: Node, job: Job, extra: Extra) -> None:
