@@ -227,9 +227,9 @@ def test_what_show_says_of_time_left_and_of_a_body_that_is_gone() -> None:
         shown = bench.do("SHOW", jid) or b""
         assert b"ttl\r\n" + ttl + b"\r\n" in shown and shown.endswith(b"$4\r\nbody\r\n$4\r\nonce\r\n")
     bench.do("GETJOB", "FROM", "q")
-    assert (bench.do("SHOW", jid) or b"").endswith(b"$4\r\nbody\r\n$-1\r\n")
+    assert b"$4\r\nbody\r\n$-1\r\n" in (bench.do("SHOW", jid) or b"")
     bench.do("HELLO", "3")
-    assert (bench.do("SHOW", jid) or b"").endswith(b"$4\r\nbody\r\n_\r\n")
+    assert b"$4\r\nbody\r\n_\r\n" in (bench.do("SHOW", jid) or b"")
 
 
 def test_of_two_mistakes_in_options_the_copies_are_named_first() -> None:
