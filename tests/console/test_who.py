@@ -152,7 +152,7 @@ def test_somebody_who_may_only_add_can_do_that_and_leave(opened: Opener, guarded
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/console/add")
     page.get_by_label("Queue").fill("added-by-hand")
-    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator(".said")).to_contain_text("The job was added.")
     expect(page.locator("h1")).to_have_text("Add a job")  # and not a page that it may not see
     for path in ("dead", "limits", "jobs", "workers", "scheduled", "queues", "history", "cluster"):

@@ -215,7 +215,9 @@ class Commands(Model):
 
     def describe(self, job: Job) -> list[Any]:
         is_spent = job.was_handed_out and not job.retry
+        is_leased = job.state == b"active" and job.was_handed_out and (job.when > self.now or not job.retry)
         self.seen["SHOW without a body"] += is_spent
+        self.seen["SHOW leased"] += is_leased
         return [
             b"id", job.id, b"queue", job.queue, b"state", job.state, b"repl", 1,
             b"ttl", max(0, -((self.now - job.expire) // 1000)), b"ctime", job.ctime, b"delay", job.delay,
@@ -225,6 +227,7 @@ class Commands(Model):
             b"next-awake-within", max(0, min(job.when or job.expire, job.expire) - self.now),
             b"body", NIL if is_spent else job.body,
             *([] if job.priority == 5 else [b"priority", job.priority]),
+            *([b"leased", 1] if is_leased else []),
         ]
 
     # -- queues --------------------------------------------------------------------------------------------

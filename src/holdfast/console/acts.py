@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Form, Response
 from starlette.datastructures import FormData
 
-from holdfast.client.errors import BadRequest, Refused
+from holdfast.client.errors import BadRequest, NotAllowed, Refused
 from holdfast.client.queue import AsyncQueue
 from holdfast.client.resp import Reply
 from holdfast.console import data, names
@@ -200,6 +200,8 @@ async def act(asking: AsyncQueue, what: str, ids: list[str], queue: str, refused
         else:
             try:
                 count += await asking.move(job_id, names.decoded(queue))
+            except NotAllowed:
+                raise
             except (BadRequest, Refused) as error:
                 refused[error.text] += 1
     return count
