@@ -20,6 +20,7 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 
+touch .venv/.begun  # what is edited from now on may not be compiled this time, and is newer than this
 if ! cmp -s <(asked_for) .venv/.installed; then
     echo "setup: installing packages and compiling (some minutes the first time)"
     pip=(.venv/bin/python -m pip --disable-pip-version-check --quiet)
@@ -37,5 +38,5 @@ else
     fi
 fi
 tools/assets.sh
-touch .venv/.ready
+mv .venv/.begun .venv/.ready
 .venv/bin/holdfast --version
