@@ -4,7 +4,7 @@
     common.py    servers as processes: start, pin, measure, stop
     core.py      one node beside redis-server: CPU per command, memory per job, longest pause
     report.py    what core.py found, as a table and as a plot
-    show/        `make show-...`: lists of promises, each run and judged
+    show/        `make show PART=…`: lists of promises, each run and judged
 
 Why CPU time and not the clock on the wall: on a shared machine the wall rate of one and the same server
 varies by ten, its CPU time per command by some percent. And why ratios from alternating runs: what is left

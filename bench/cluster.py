@@ -1,4 +1,4 @@
-"""Three nodes beside redis-server, and one machine's cores: `make bench-cluster`.
+"""Three nodes beside redis-server, and one machine's cores: `make bench PART=cluster`.
 
     copies    three nodes, 50 connections to one of them: jobs added, got and acknowledged with REPLICATE 3
               and REPLICATE 1, beside redis's LPUSH and RPOP, at pipeline 1 and 32. All of them run in every

@@ -1,4 +1,4 @@
-"""What the console costs the nodes, and how it stands a big cluster: `make bench-console`.
+"""What the console costs the nodes, and how it stands a big cluster: `make bench PART=console`.
 
     pages      a node under load (ADDJOB, GETJOB, ACKJOB from 50 connections) while people look at the console: each has
                the live figures open and goes from page to page. CPU time of the node per job, against the same load

@@ -1,4 +1,4 @@
-"""One node beside redis-server: `make bench-core`.
+"""One node beside redis-server: `make bench PART=core`.
 
     speed     CPU time of the server per command, ADDJOB beside LPUSH, GETJOB and ACKJOB beside RPOP, at
               pipeline 1, 16 and 32. A round runs each pair back to back, and every second round in the

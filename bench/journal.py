@@ -1,4 +1,4 @@
-"""What the journal costs, beside redis-server with its append-only file: `make bench-journal`.
+"""What the journal costs, beside redis-server with its append-only file: `make bench PART=journal`.
 
     speed     CPU time of the server per job (added, handed out, acknowledged; LPUSH and RPOP for redis) and commands
               per second, without a journal, with appendfsync everysec and with always, and with everysec and a

@@ -1,4 +1,4 @@
-"""How fast the data pipeline is: `make bench-pipeline`. Beside it Spark's own source, and Redis read by plain Python.
+"""How fast the data pipeline is, beside Spark's own source and Redis read by plain Python: `make bench PART=pipeline`.
 
     floor      Spark's own `rate` source to nowhere, so many rows a trigger: what nobody can be faster than
     redis      the same number of bodies read from a Redis list by one Python process into Arrow, without Spark

@@ -1,4 +1,4 @@
-"""What the scheduler costs and keeps: `make bench-scheduler`.
+"""What the scheduler costs and keeps: `make bench PART=scheduler`.
 
     before     jobs that use no feature, against the last commit before the scheduler, built beside this one: CPU time
                of the server per job (ADDJOB, GETJOB, ACKJOB), pairs in turn, every second one in the other order.

@@ -1,6 +1,6 @@
 """Puts the figures of bench/results/core.json into README.md, between two markers.
 
-`make bench-core` calls it after measuring, `make docs` at any time; a test fails when the block is not what
+`make bench PART=core` calls it after measuring, `make docs` at any time; a test fails when the block is not what
 this would write. Without a result the block says how to get one.
 """
 from __future__ import annotations
@@ -14,7 +14,7 @@ README = ROOT / "README.md"
 RESULT = ROOT / "bench" / "results" / "core.json"
 BEGIN = "<!-- figures: written by tools/figures.py from bench/results/core.json -->"
 END = "<!-- end of figures -->"
-NONE_YET = "Nothing has been measured yet: run `make bench-core`."
+NONE_YET = "Nothing has been measured yet: run `make bench PART=core`."
 
 
 def row(cells: list[str]) -> str:

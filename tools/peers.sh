@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What bench-clients compares us with: other brokers from Debian, other people's clients and workers in build/peers, an
+# What `make bench PART=clients` compares us with: other brokers from Debian, other people's clients and workers in build/peers, an
 # environment of their own. On CI, as root, servers are installed when missing; elsewhere a row that misses one is left out.
 set -euo pipefail
 

@@ -1,4 +1,4 @@
-"""Every promise of a release, run and judged: `make show-node`, `make show-cluster`, and the other lists.
+"""Every promise of a release, run and judged: `make show PART=node`, and the other lists.
 
 A list is a sequence of lines: what is promised, the goal in words, and a function that finds out. At the end there
 is one table:

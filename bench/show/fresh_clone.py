@@ -108,7 +108,7 @@ class Terminal:
 
 def plain() -> dict[str, str]:
     """The environment of somebody who has not got ours."""
-    mine = ("VIRTUAL_ENV", "PYTHON", "HOLDFAST_", "MAKE", "MFLAGS")  # those of `make show-console`, too
+    mine = ("VIRTUAL_ENV", "PYTHON", "HOLDFAST_", "MAKE", "MFLAGS")  # those of `make show PART=console`, too
     return {name: value for name, value in os.environ.items() if not name.startswith(mine)}
 
 

@@ -25,7 +25,7 @@ def lines() -> list[Line]:
     found = [
         Line(
             "tests",
-            "make test-pipeline: protocols without Java, stages, real streams, two workers of a standalone cluster",
+            "tests/pipeline: protocols without Java, stages, real streams, two workers of a standalone cluster",
             f"{ALL_PASS}, ≤ {TESTS_S:.0f} s",
             in_time,
         ),
@@ -65,7 +65,7 @@ def in_time() -> Answer:
 
 
 def chaos() -> Answer:
-    done = run("pipeline-chaos", ["make", "chaos-pipeline", f"JOBS={JOBS}"])
+    done = run("pipeline-chaos", [PYTHON, "-m", "chaos", "--jobs", str(JOBS)], PYTHONPATH="tests/pipeline:tests/proc")
     found = COUNTED.search(done.output)
     if found is None:
         return (done.output.strip().splitlines()[-1:] or ["no output"])[0], None

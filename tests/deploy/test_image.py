@@ -1,7 +1,7 @@
 """The image and the compose file, built and run as images.py and compose.py do where there is no engine.
 
-The whole image takes minutes to compile: that is for COMPILED=1 (a line of `make show-console`). Without it the same
-lines run with HOLDFAST_PURE=1, which setup.py knows.
+The whole image takes minutes to compile: that is for COMPILED=1 (`make show PART=console ONLY=image`). Without it the
+same lines run with HOLDFAST_PURE=1, which setup.py knows.
 """
 from __future__ import annotations
 

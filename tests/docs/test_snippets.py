@@ -2,9 +2,9 @@
 
 A page runs in a process of its own, in an empty folder, with a node beside it if it talks to one.
 Blocks marked `sh` are for the reader's own shell. Of those, lines that start a node are run until the node
-is ready (after the lines that make a file, and with 127.0.0.1 where they say 10.0.0.…), and `make` must be
-followed by a target that exists. Other blocks must say that they are `text`, `toml` or the like: nothing that
-looks like a program stays untested by accident.
+is ready (after the lines that make a file, and with 127.0.0.1 where they say 10.0.0.…); test_make.py knows the
+targets. Other blocks must say that they are `text`, `toml` or the like: nothing that looks like a program stays
+untested by accident.
 """
 from __future__ import annotations
 
@@ -115,13 +115,6 @@ def test_a_line_that_starts_a_node_starts_one(page: Path, line: str, tmp_path: P
     where = re.sub(r"\b10\.0\.0\.\d+", "127.0.0.1", where)
     with node(where.removeprefix("$ "), tmp_path):
         pass
-
-
-def test_make_is_followed_by_a_target_that_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page in PAGES:
-        named = re.findall(r"(?:^|`)make ([a-z][a-z-]*)", page.read_text("utf-8"), re.MULTILINE)
-        assert set(named) <= targets, name_of(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -1,6 +1,6 @@
 """End to end on truth: known fates through three real nodes, and every figure of gold beside what it must be.
 
-TRUTH_JOBS says how many jobs: some by default, a million by `make truth-pipeline`.
+TRUTH_JOBS says how many jobs: some by default, a million by `make show PART=pipeline ONLY=truth`.
 """
 from __future__ import annotations
 

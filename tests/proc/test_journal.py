@@ -1,6 +1,6 @@
 """Real nodes with journals on a real disk: killed at random, restarted under load, with no room, in the way.
 
-KILLS says how often the node is killed; `make show-journal` says 200.
+KILLS says how often the node is killed; `make show PART=journal` says 200.
 """
 from __future__ import annotations
 

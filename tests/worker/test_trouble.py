@@ -1,6 +1,7 @@
 """A worker in bad times: killed, stopped, blocked, cut off. No job is lost, and none runs twice without need.
 
-The times are short here. LONG=1 runs the same with a lease of 5 s and a job of 2 minutes (`make worker-long`).
+The times are short here. LONG=1 runs the same with a lease of 5 s and a job of 2 minutes (`make show PART=doors
+ONLY=long`).
 """
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The pipeline under faults: `make chaos-pipeline`. Read __main__ for the story, app for the driver that dies."""
+"""The pipeline under faults: `make show PART=pipeline ONLY=chaos`.
+
+Read __main__ for the story, app for the driver that dies.
+"""
