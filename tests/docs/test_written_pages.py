@@ -1,10 +1,8 @@
 """Pages that are written by programs are as the programs would write them now. If not: `make docs`."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tools import architecture, figures, reference, site
+from tools import architecture, figures, reference
 
 
 @pytest.mark.parametrize("name", reference.pages())
@@ -21,9 +19,3 @@ def test_the_figures_in_the_readme_are_those_of_the_last_result() -> None:
 
 def test_the_picture_of_the_whole_is_as_drawn_now() -> None:
     assert architecture.IMAGE.read_text("utf-8") == architecture.drawn(), "run `make docs`"
-
-
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Links that lead nowhere, pages in no table of contents, headings out of order: each is a warning, and fails."""
-    site.build(tmp_path)
-    assert "first-queue" in (tmp_path / "index.html").read_text("utf-8")
