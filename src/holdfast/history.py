@@ -5,7 +5,7 @@
 
 The work is done column by column: a loop in Python only finds where records begin (each says how long it is), all
 else is numpy over the whole piece. pyarrow and numpy are needed here and nowhere else in the package, so they
-are imported when they are used (`pip install holdfast[arrow]`).
+are imported when they are used (`pip install 'holdfast[pipeline]'`).
 """
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Serving:
             from holdfast.gateway.who import OneSecret
             from holdfast.shell.settings import SettingsError
         except ImportError as error:
-            raise NotAvailable(f"{way} needs {error.name}: pip install 'holdfast[gateway]'") from None
+            raise NotAvailable(f"{way} needs {error.name}: pip install 'holdfast[server]'") from None
         host, port = address
         ports = {"http": -1, "grpc": -1, way: port}
         plan = Plan(bind=host, http=ports["http"], grpc=ports["grpc"], console=False, grace_s=GRACE_S)

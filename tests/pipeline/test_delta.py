@@ -79,5 +79,5 @@ def test_without_the_package_it_says_what_to_install(
     import sys
 
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(LakeError, match=r"pip install 'holdfast\[delta\]'"):
+    with pytest.raises(LakeError, match=r"pip install 'holdfast\[pipeline\]'"):
         delta.follow(lake, tmp_path / "delta")

@@ -40,8 +40,8 @@ FILES_WANTED = 10_032
 ROOM_WANTED = 1 << 30
 """Free bytes on the disk of a journal: it is rewritten beside itself."""
 MARKS = {GOOD: "[green]✓[/green]", REMARK: "[yellow]![/yellow]", BAD: "[red]✗[/red]"}
-EXTRAS = (("fastapi", "gateway", "the gateway and the console"), ("pyspark", "spark", "the data pipeline"),
-          ("textual", "top", "holdfast top"))
+EXTRAS = (("fastapi", "server", "the gateway and the console"), ("textual", "server", "holdfast top"),
+          ("pyspark", "pipeline", "the data pipeline"))
 
 
 @dataclass

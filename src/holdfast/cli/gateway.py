@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import logs
-from holdfast.cli.common import with_secret
+from holdfast.cli.common import fail, with_secret
 
 EXAMPLES = """
 \b
@@ -52,8 +52,12 @@ def gateway(
 ) -> None:
     """Open HTTP and gRPC before one or more nodes. Any number of gateways will do; they keep nothing."""
     from holdfast.client.errors import Error
-    from holdfast.gateway.serve import Plan, run
     from holdfast.shell.settings import SettingsError
+
+    try:
+        from holdfast.gateway.serve import Plan, run
+    except ModuleNotFoundError as error:
+        fail(f"the gateway needs {error.name}: pip install 'holdfast[server]'")
 
     logs.start(log_format, "info")
     plan = Plan(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), bind, http, grpc, queue, size, users,

@@ -39,7 +39,7 @@ def top(connect: str, every: float) -> None:
     try:
         app = make_app(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), every)
     except ImportError:
-        fail("this needs one more package: pip install 'holdfast[top]'")
+        fail("this needs one more package: pip install 'holdfast[server]'")
     except Error as error:
         fail(str(error))
     app.run()

@@ -71,7 +71,7 @@ def up(
     A local cluster with console, sample application and pipeline. Ctrl-C stops all of it.
     """
     if importlib.util.find_spec("fastapi") is None:
-        raise click.ClickException("the console needs more packages: pip install 'holdfast[gateway]'")
+        raise click.ClickException("the console needs more packages: pip install 'holdfast[server]'")
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGINT is ignored where a script starts us with &
         signal.signal(number, end)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.console.names import coded
+from holdfast.gateway.problems import tables
 
 COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
 SERIES = ("added", "done", "wait", "backlog")
@@ -24,7 +25,8 @@ def table(lake: Path | None) -> Any:
     from holdfast.pipeline.lake import Lake
 
     found = Lake(lake).table("gold/queue_minute")
-    return found.to_arrow(COLUMNS) if found.names() else None
+    with tables():
+        return found.to_arrow(COLUMNS) if found.names() else None
 
 
 def queues(lake: Path | None, sees: Callable[[str], bool]) -> list[str]:

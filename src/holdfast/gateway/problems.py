@@ -5,6 +5,8 @@ again later, 504 nobody knows whether it happened.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -54,6 +56,15 @@ def status_of(error: BaseException) -> int:
         if kind in STATUS:
             return STATUS[kind]
     return 500
+
+
+@contextmanager
+def tables() -> Iterator[None]:
+    """Around what reads Arrow tables: the packages for that come with the pipeline, and a gateway may do without."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise errors.NotAvailable(f"the gateway needs {error.name}: pip install 'holdfast[pipeline]'") from None
 
 
 def problem(status: int, title: str, detail: str, code: str = "", **more: Any) -> JSONResponse:

@@ -11,7 +11,7 @@ from holdfast.gateway import models
 from holdfast.gateway.asking import the_queue
 from holdfast.gateway.models import Key, Seconds
 from holdfast.gateway.paths import Name
-from holdfast.gateway.problems import MEDIA
+from holdfast.gateway.problems import MEDIA, tables
 
 router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
@@ -204,5 +204,6 @@ async def history(
     assert isinstance(reply, list)
     following, data = reply
     assert isinstance(data, bytes)
-    rows = reading.decode(data).to_pylist() if data else []
+    with tables():
+        rows = reading.decode(data).to_pylist() if data else []
     return {"cursor": models.plain(following), "records": [models.plain(row) for row in rows]}

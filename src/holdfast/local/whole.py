@@ -122,7 +122,7 @@ def free_ports(first: int, count: int, *offsets: int) -> list[int]:
 def why_no_pipeline() -> str:
     """Empty: it can run."""
     if importlib.util.find_spec("pyspark") is None:
-        return "PySpark is not installed: pip install 'holdfast[spark]'"
+        return "PySpark is not installed: pip install 'holdfast[pipeline]'"
     from holdfast.pipeline.java import NoJava, ensure_java
 
     try:

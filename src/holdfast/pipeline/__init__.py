@@ -9,5 +9,5 @@ so that the console can read them; `refresh` is the edge that reads, calls the s
 `sinks/` are the data source `holdfast`, which Spark finds by itself in the package `pyspark_holdfast`.
 
 Nothing here is imported by the rest of Holdfast, and PySpark only inside functions, in `stages/`, `sources/` and
-`sinks/`: without the extra `[spark]` the lake can still be read.
+`sinks/`: without Spark the lake can still be read.
 """

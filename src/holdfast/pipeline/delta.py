@@ -32,7 +32,7 @@ def follow(lake: Lake, folder: Path) -> int:
     try:
         import deltalake  # noqa: F401
     except ImportError:
-        raise LakeError("Delta tables are written by deltalake: pip install 'holdfast[delta]'") from None
+        raise LakeError("Delta tables are written by deltalake: pip install 'holdfast[pipeline]'") from None
     return sum(follow_one(lake.table(name), folder / name) for name in FOLLOWED)
 
 

@@ -51,7 +51,7 @@ def open_session(
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise NoSpark("the pipeline runs on Spark: pip install 'holdfast[spark]'") from None
+        raise NoSpark("the pipeline runs on Spark: pip install 'holdfast[pipeline]'") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = master or MASTER
