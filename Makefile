@@ -26,6 +26,8 @@ FOLDERS := $(patsubst %/,%,$(wildcard tests/*/ tests/proc/*/))
 PARTS := $(LONG) $(filter-out $(LONG) tests/proc %__pycache__,$(FOLDERS)) $(wildcard tests/proc/test_*.py tests/test_*.py)
 # Not again in the pure form: real processes and the benchmark, which know no other.
 PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
+AS_PURE = $(foreach part,$(PURE),"HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(part)")
+LANES := $(PY) -m tools.lanes
 
 # Seeded runs against the model: in `make sim`, and in the second, pure pass of `make test`.
 MODEL_RUNS = 1000
@@ -71,17 +73,16 @@ test: need-test $(FORM) servers
 
 else
 .PHONY: test
-test: lint types test-compiled test-pure ## Everything, in both forms: lint, types, all tests
+test: lint setup servers ## Everything, in both forms: lint, types, all tests
+	@HOLDFAST_PURE= $(LANES) $(PARTS) "make types" $(AS_PURE) -- -p tools.no_skips
 
 .PHONY: test-compiled
 test-compiled: setup servers ## All tests, compiled
-	@echo "== tests, compiled"
-	@HOLDFAST_PURE= $(PY) -m tools.lanes $(PARTS) -- -p tools.no_skips
+	@HOLDFAST_PURE= $(LANES) $(PARTS) -- -p tools.no_skips
 
 .PHONY: test-pure
 test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
-	@echo "== tests, pure Python"
-	@HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(PY) -m tools.lanes $(PURE) -- -p tools.no_skips
+	@$(LANES) $(AS_PURE) -- -p tools.no_skips
 
 endif
 
