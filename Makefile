@@ -15,7 +15,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -p tools.no_skips
 
 # The form to run in: compiled, unless HOLDFAST_PURE asks for plain Python.
-FORM := $(if $(filter-out 0 no false off,$(HOLDFAST_PURE)),,need-compile)
+FORM := $(if $(filter-out 0 no false off,$(HOLDFAST_PURE)),,compile)
 
 # What starts no process.
 CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
@@ -47,16 +47,16 @@ UP =
 help: ## This list
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Each makes ready what its name says: packages, or the compiled form. Nothing to do takes no time.
-NEEDS := need-run need-compile need-check need-test need-bench need-docs
+# Each makes ready what its name says, packages and the compiled form side by side. Nothing to do takes no time.
+NEEDS := need-run need-check need-sim need-test need-bench need-docs
 .PHONY: $(NEEDS)
 $(NEEDS): need-%:
-	@$(PYTHON) tools/prepare.py $*
+	@$(PYTHON) -m tools.prepare $* $(if $(filter check docs,$*),,$(FORM))
 
 ##@ Run it
 
 .PHONY: run
-run: need-run $(FORM) ## Three nodes, console, a sample application, the pipeline: holdfast up. Ctrl-C stops it
+run: need-run ## Three nodes, console, a sample application, the pipeline: holdfast up. Ctrl-C stops it
 	@exec $(PY) -m holdfast up $(UP)
 
 ##@ Work on it (make test PATHS=tests/proc: some tests, in the form at hand)
@@ -68,20 +68,20 @@ check: lint types ## Before each commit, as plain Python, under a minute: lint, 
 
 ifdef PATHS
 .PHONY: test
-test: need-test $(FORM) servers
+test: need-test servers
 	@$(PYTEST) $(PATHS)
 
 else
 .PHONY: test
-test: lint setup servers ## Everything, in both forms: lint, types, all tests
+test: need-test servers lint ## Everything, in both forms: lint, types, all tests
 	@HOLDFAST_PURE= $(LANES) $(PARTS) "make types" $(AS_PURE) -- -p tools.no_skips
 
 .PHONY: test-compiled
-test-compiled: setup servers ## All tests, compiled
+test-compiled: need-test servers ## All tests, compiled
 	@HOLDFAST_PURE= $(LANES) $(PARTS) -- -p tools.no_skips
 
 .PHONY: test-pure
-test-pure: setup servers ## Unit, wire, a short sim and the transcripts, as plain Python
+test-pure: need-test servers ## Unit, wire, a short sim and the transcripts, as plain Python
 	@$(LANES) $(AS_PURE) -- -p tools.no_skips
 
 endif
@@ -89,36 +89,36 @@ endif
 ##@ Long runs
 
 .PHONY: sim
-sim: need-check $(FORM) ## Simulations: one node against a model (MODEL_RUNS=1000), clusters under faults (CLUSTERS=700)
+sim: need-sim ## Simulations: one node against a model (MODEL_RUNS=1000), clusters under faults (CLUSTERS=700)
 	@MODEL_RUNS=$(MODEL_RUNS) CLUSTERS=$(CLUSTERS) $(PYTEST) -s $(SIM)
 
 .PHONY: swarm
-swarm: need-check $(FORM) ## Simulated clusters under faults for MINUTES=10
+swarm: need-sim ## Simulated clusters under faults for MINUTES=10
 	@$(PY) -m holdfast.testing.sim run --seeds 0:0 --fresh 100000000 --jobs 2 --minutes $(MINUTES)
 
 .PHONY: mutants
-mutants: need-check $(FORM) ## Take away each rule of the cluster in turn: some check must notice
+mutants: need-sim ## Take away each rule of the cluster in turn: some check must notice
 	@$(PY) -m holdfast.testing.sim mutants --jobs 2 --plans tests/sim/cluster/plans
 
 .PHONY: fuzz
-fuzz: need-test $(FORM) ## Bad input for SECONDS=600
+fuzz: need-test ## Bad input for SECONDS=600
 	@mkdir -p build
 	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
 	@OPENAPI_EXAMPLES=200 $(PYTEST) tests/gateway/test_openapi.py tests/gateway/test_grpc.py
 
 .PHONY: netns
-netns: need-test $(FORM) ## Five real nodes under network faults for MINUTES=10; needs root
+netns: need-test ## Five real nodes under network faults for MINUTES=10; needs root
 	@PYTHONPATH=tests/proc $(PY) -m netns --minutes $(MINUTES)
 
 ##@ Figures (without PART, both say which parts there are)
 
 .PHONY: bench
-bench: part-of-bench need-bench $(FORM) servers ## Measure PART=core|cluster|…, beside others where there are any
+bench: part-of-bench need-bench servers ## Measure PART=core|cluster|…, beside others where there are any
 	@$(if $(filter clients,$(PART)),tools/peers.sh)
 	@code=0; $(PY) -m bench.$(PART) || code=$$?; $(if $(filter core,$(PART)),$(PY) -m tools.figures;) exit $$code
 
 .PHONY: show
-show: part-of-show need-bench $(if $(LIST),,need-test $(FORM) servers) ## Judge the promises of PART=node|…; ONLY=key,key; LIST=1
+show: part-of-show $(if $(LIST),need-bench,need-test servers) ## Judge the promises of PART=node|…; ONLY=key,key; LIST=1
 	@$(if $(LIST),,$(if $(filter doors,$(PART)),tools/peers.sh))
 	@$(PY) -m bench.show $(PART) $(if $(ONLY),--only $(ONLY)) $(if $(LIST),--list)
 
@@ -144,7 +144,7 @@ docs: need-docs ## Write docs/reference from the tables in the code and the figu
 	@$(PY) -m tools.site build/site
 
 .PHONY: dist
-dist: need-compile need-test ## Wheel and source archive, in dist/
+dist: need-test ## Wheel and source archive, in dist/
 	@rm -rf dist && mkdir -p build
 	@HOLDFAST_COMPILE=1 $(PY) -m build --no-isolation --outdir dist . > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	@ls dist
@@ -152,8 +152,7 @@ dist: need-compile need-test ## Wheel and source archive, in dist/
 ##@ Now and then
 
 .PHONY: setup
-setup: ## All that any target needs, at once; without it each makes ready what it needs itself
-	@$(PYTHON) tools/prepare.py all
+setup: need-test ## All that any target needs, at once; without it each makes ready what it needs itself
 
 .PHONY: lint
 lint: need-check ## ruff
@@ -168,15 +167,15 @@ servers: ## redis-server and redis-cli: says what is missing; installs it on CI
 	@tools/servers.sh
 
 .PHONY: replay
-replay: need-check $(FORM) ## One simulated cluster again, with the story of what went wrong: SEED=n, PLAN=file or TEST=scenario
+replay: need-sim ## One simulated cluster again, with the story of what went wrong: SEED=n, PLAN=file or TEST=scenario
 	@$(PY) -m holdfast.testing.sim replay $(SEED) $(if $(PLAN),--plan $(PLAN)) $(if $(TEST),--test $(TEST))
 
 .PHONY: rewrite-scripts
-rewrite-scripts: need-check $(FORM) ## Write the expected traces of the transcripts anew; read the diff before you commit
+rewrite-scripts: need-sim ## Write the expected traces of the transcripts anew; read the diff before you commit
 	@$(PY) -m tests.conformance.rewrite
 
 .PHONY: clean
 clean: ## Remove what was built; keeps .venv and ./data
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .venv/.ready src/*.egg-info
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 	@find src -name '*.so' -delete
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

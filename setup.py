@@ -1,67 +1,29 @@
-"""Compiles the machine at install, and installs all the same where that is impossible.
+"""Compiles the machine at install (tools/compile.py), and installs all the same where that is impossible.
 
-mypyc turns core/ and wire/ (plain typed Python) into C; Cython does the same for the two modules that
-talk to sockets. The .py files are installed beside the compiled ones, so HOLDFAST_PURE=1 at run time
-uses them, and HOLDFAST_PURE=1 at install time compiles nothing.
+The .py files are installed beside the compiled ones, so HOLDFAST_PURE=1 at run time uses them, and HOLDFAST_PURE=1 at
+install time compiles nothing. HOLDFAST_COMPILE=1 makes a failing compile fail the install; our own builds set it.
 """
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # a build in an environment of its own does not have it
+from tools import compile as compiling
+
 SRC = Path("src")
-# Plain Python that mypyc compiles as one unit, so that calls between these files are C calls.
-COMPILED = ["core", "wire"]
-# Interpreted on purpose: tables read at start, where compiling would gain nothing.
-INTERPRETED = {"core/__init__.py", "core/commands/__init__.py", "wire/__init__.py"}
-NATIVE = ["native", "native_links"]
+
+
+def is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() not in ("", "0", "no", "false", "off")
 
 
 def note(text: str) -> None:
     print(f"holdfast: {text}", file=sys.stderr, flush=True)
-
-
-def extensions() -> list[Any]:
-    if {"egg_info", "dist_info"} & set(sys.argv):
-        return []  # only asked what the package is called
-    if os.environ.get("HOLDFAST_PURE", "").lower() not in ("", "0", "no", "false", "off"):
-        note("HOLDFAST_PURE is set: installing without compiling")
-        return []
-    try:
-        from Cython.Build import cythonize
-        from mypyc.build import mypycify
-        from setuptools import Extension
-
-        package = SRC / "holdfast"
-        files = sorted(
-            str(path)
-            for folder in COMPILED
-            for path in (package / folder).rglob("*.py")
-            if path.relative_to(package).as_posix() not in INTERPRETED
-        )
-        optimise = os.environ.get("HOLDFAST_OPT", "3")
-        flags = [f"-O{optimise}"]
-        # The package around them is looked at as well, and what it imports is not there while pip builds: no matter.
-        machine = mypycify(["--follow-imports=silent", *files], opt_level=optimise, debug_level="0")
-        sockets = cythonize(
-            [
-                Extension(f"holdfast.shell.{name}", [str(package / f"shell/{name}.py")], extra_compile_args=flags)
-                for name in NATIVE
-            ],
-            build_dir="build/cython",
-            compiler_directives={"language_level": "3"},
-        )
-        return [*machine, *sockets]
-    except (Exception, SystemExit) as error:  # mypyc ends with SystemExit on a type error
-        if os.environ.get("HOLDFAST_COMPILE"):  # our own builds want to know, not to fall back
-            raise
-        note(f"cannot compile here ({error!r}); installing the uncompiled form, which is slower but complete")
-        return []
 
 
 def make_messages() -> None:
@@ -76,22 +38,30 @@ def make_messages() -> None:
     protoc.main(["protoc", f"--proto_path={folder}", *outputs, "holdfast.proto"])
 
 
-class BuildOrFallBack(build_ext):
-    """A missing or failing C compiler leaves the uncompiled form, with a note, in place of a failed install."""
+class Compile(build_ext):
+    """tools/compile.py in place of setuptools' own loop, which compiles one file after the other."""
+
+    written: tuple[Path, ...] = ()
 
     def run(self) -> None:
+        into = SRC if self.inplace or self.editable_mode else Path(self.build_lib)
         try:
-            super().run()
-        except Exception as error:
-            if os.environ.get("HOLDFAST_COMPILE"):
-                raise
-            note(f"no working C compiler ({error}); installing the uncompiled form, which is slower but complete")
-            for extension in self.extensions:
-                for name in (self.get_ext_fullpath(extension.name), self.get_ext_filename(extension.name)):
-                    Path(name).unlink(missing_ok=True)
-            self.extensions = []
+            self.written = tuple(compiling.build(into.resolve()))
+        except compiling.CannotCompile as error:
+            if is_on("HOLDFAST_COMPILE"):
+                raise SystemExit(f"holdfast: {error}") from error
+            note(f"installing the uncompiled form, which is slower but complete: {error}")
+            compiling.remove(into.resolve())
+
+    def get_outputs(self) -> list[str]:
+        return [str(path) for path in self.written]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
 
 
 if not {"egg_info", "dist_info"} & set(sys.argv):
     make_messages()
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrFallBack})
+# The extension's name says that there is one, which makes the wheel one for this platform; Compile knows the rest.
+compiled = [] if is_on("HOLDFAST_PURE") else [Extension(f"{compiling.LIBRARY}__mypyc", [])]
+setup(ext_modules=compiled, cmdclass={"build_ext": Compile})

@@ -6,10 +6,8 @@ same lines run with HOLDFAST_PURE=1, which setup.py knows.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,23 +59,6 @@ def test_the_last_pattern_that_fits_counts(path: str, is_ignored: bool) -> None:
 def test_a_dockerfile_is_read_as_it_is_meant() -> None:
     text = "# a\nFROM x AS y\n# b\nRUN one \\\n    && two\n\nENV A=1 \\\n    B=2\n"
     assert list(instructions(text)) == [("FROM", "x AS y"), ("RUN", "one      && two"), ("ENV", "A=1      B=2")]
-
-
-@pytest.mark.usefixtures("index")
-def test_what_pip_has_while_it_builds_is_enough_to_compile(tmp_path: Path) -> None:
-    """As far as C: pip has none of our packages then, and falls back to the plain form without a word."""
-    for name in context(ROOT):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
-    subprocess.run([python, "-m", "pip", "--quiet", "install", *needed], check=True)
-    bare = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HOLDFAST_PURE")}
-    env = {**bare, "HOLDFAST_COMPILE": "1"}
-    done = subprocess.run([python, "setup.py", "--name"], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert list(tmp_path.glob("build/**/__native*.c"))
 
 
 @needs_root

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tools import architecture, figures, reference
 
 
