@@ -419,7 +419,8 @@ def main(words: Sequence[str]) -> int:
             for note in step.notes:
                 print(f"  ! {note}")
         seconds = {step.name: round(step.seconds, 2) for step in steps if step.state == "done"}
-        REPORT.write_text(json.dumps({"need": need, "seconds": seconds}, indent=2) + "\n")
+        if seconds:
+            REPORT.write_text(json.dumps({"need": need, "seconds": seconds}, indent=2) + "\n")
     return 0
 
 

@@ -42,7 +42,8 @@ DONE = re.compile(r"^all +\S+ +\S+ +\S+ +([\d,]+) ", re.MULTILINE)
 """In the table that `holdfast up` shows: all queues, and after queued, with workers and delayed those that are done."""
 STOPPED = "stopped; everything is kept in holdfast-data"
 SETUP_S = 3600.0
-"""Compiling is some five minutes of one processor, of which a busy machine may have a tenth to spare."""
+"""Compiling is some five minutes of one processor, of which a busy machine may have a tenth to spare.
+What set-up may take is judged by the list `setup`."""
 STEP_S = 900.0
 PORTS = (7711, 7712, 7713, 7780)
 # No proxy for this machine.
