@@ -63,8 +63,8 @@ run: need-run ## Three nodes, console, a sample application, the pipeline: holdf
 
 .PHONY: check
 check: export HOLDFAST_PURE ?= 1
-check: lint types ## Before each commit, as plain Python, under a minute: lint, types, unit tests, transcripts
-	@$(PYTEST) -x $(CHECK)
+check: lint ## Before each commit, as plain Python, under a minute: lint, types, unit tests, transcripts
+	@$(LANES) $(CHECK) "make types" -- -x -p tools.no_skips
 
 ifdef PATHS
 .PHONY: test

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from bench import common
-from bench.show import cluster, console, doors, journal, node, pipeline, scheduler, setup
+from bench.show import cluster, console, doors, journal, node, pipeline, promises, scheduler, setup
 from bench.show.judging import chosen, show
 from bench.show.lines import Line
 
@@ -21,6 +21,7 @@ LISTS: dict[str, Callable[[], list[Line]]] = {
     "pipeline": pipeline.lines,
     "console": console.lines,
     "setup": setup.lines,
+    "promises": promises.lines,
 }
 
 
