@@ -53,6 +53,9 @@ STRANGERS_MAX: Final = 20
 """Nodes that we know by name only and have never met. They take up bits for good, so those that a job's history names
 must not fill them all: the others are SOMEBODY."""
 
+HOME_AFTER: Final = 2
+"""Node-timeouts for which a home must not have been heard, where no majority is there to say that it has failed."""
+
 FLAG_LEAVING: Final = 1
 GOSSIP_SUSPECT: Final = 1
 
@@ -281,6 +284,34 @@ def judge(node: Node, peer: Peer) -> None:
             if each.is_linked:
                 each.out.append(bus.FAIL)
                 each.out.write(peer.node_id())
+
+
+def home_after(node: Node) -> i64:
+    return HOME_AFTER * node.node_timeout
+
+
+def sees_majority(node: Node) -> bool:
+    size = 0
+    seen = 0
+    for peer in node.peers:
+        if peer.is_member:
+            size += 1
+            if peer.index == ME or peer.is_linked:
+                seen += 1
+    return seen >= size // 2 + 1
+
+
+def is_gone(node: Node, peer: Peer) -> bool:
+    """Whether a node is not there, as far as anybody can tell."""
+    if not peer.is_member:
+        return True
+    if peer.index == ME or peer.is_linked:
+        return False
+    if node.broken("home-by-sight"):
+        return True
+    if peer.is_failed:
+        return True
+    return not sees_majority(node) and node.now - max(peer.heard, peer.away_since, node.start) > home_after(node)
 
 
 def write_ping(node: Node, peer: Peer) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, links, records, settings, takeover
+from holdfast.core import errors, links, membership, records, settings
 from holdfast.core.doubt import SKEW_MS, common_wall, own_wall
 from holdfast.core.errors import Refused
 from holdfast.core.limits import (
@@ -272,7 +272,7 @@ def beat(node: Node) -> None:
             tell_all(node, peer)
     if registers.deleted > 0:
         drop_deleted(node)
-    if (registers.latest >> STEPS) - common_wall(node) > SKEW_MS and takeover.sees_majority(node):
+    if (registers.latest >> STEPS) - common_wall(node) > SKEW_MS and membership.sees_majority(node):
         make_anew(node)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import batches, home, homecoming, links, records
+from holdfast.core import batches, home, homecoming, links, membership, records
 from holdfast.core.alarms import Chore
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME, Peer
@@ -29,9 +29,6 @@ from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
-
-HOME_AFTER: Final = 2
-"""Node-timeouts for which a home must not have been heard, where no majority is there to say that it has failed."""
 
 HANDOVER_MS: Final = 2000
 """A node that is back gets its slots when it has been there this long: one that comes and goes gets none."""
@@ -81,34 +78,6 @@ class Takeovers:
 # -- when ---------------------------------------------------------------------------------------------------------
 
 
-def home_after(node: Node) -> i64:
-    return HOME_AFTER * node.node_timeout
-
-
-def sees_majority(node: Node) -> bool:
-    size = 0
-    seen = 0
-    for peer in node.peers:
-        if peer.is_member:
-            size += 1
-            if peer.index == ME or peer.is_linked:
-                seen += 1
-    return seen >= size // 2 + 1
-
-
-def is_gone(node: Node, peer: Peer) -> bool:
-    """Whether a node is not there, as far as anybody can tell."""
-    if not peer.is_member:
-        return True
-    if peer.index == ME or peer.is_linked:
-        return False
-    if node.broken("home-by-sight"):
-        return True
-    if peer.is_failed:
-        return True
-    return not sees_majority(node) and node.now - max(peer.heard, peer.away_since, node.start) > home_after(node)
-
-
 def may_take(node: Node, slot: i64) -> bool:
     """Whether it is for this node to be the home of a slot."""
     homes = node.homes
@@ -121,15 +90,15 @@ def may_take(node: Node, slot: i64) -> bool:
         handing = node.takeovers.handing
         if handing is not None and slot in handing.slots:
             return False
-        return sees_majority(node) or node.now - node.start > home_after(node)
-    if owner != NOBODY and not is_gone(node, node.peers[owner]):
+        return membership.sees_majority(node) or node.now - node.start > membership.home_after(node)
+    if owner != NOBODY and not membership.is_gone(node, node.peers[owner]):
         return False
     for index in home.order(node, slot):
         peer = node.peers[index]
         if index == ME:
             if not node.is_leaving:
                 return True
-        elif not is_gone(node, peer) and not peer.is_leaving(node.now):
+        elif not membership.is_gone(node, peer) and not peer.is_leaving(node.now):
             return False
     return True
 
