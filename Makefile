@@ -17,15 +17,18 @@ PYTEST := $(PY) -m pytest -p tools.no_skips
 # The form to run in: compiled, unless HOLDFAST_PURE asks for plain Python.
 FORM := $(if $(filter-out 0 no false off,$(HOLDFAST_PURE)),,compile)
 
+# A folder each, the long ones first: as one part they would keep one core busy when all others are done.
+LONG_UNIT := tests/unit/core tests/unit/journal
+UNIT := $(LONG_UNIT) $(filter-out $(LONG_UNIT) %__pycache__,$(patsubst %/,%,$(wildcard tests/unit/*/)))
 # What starts no process.
-CHECK := $(wildcard tests/unit tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
+CHECK := $(UNIT) $(wildcard tests/wire tests/docs/test_written_pages.py tests/test_tidy.py tests/conformance)
 SIM := $(wildcard tests/sim)
 # All tests in parts that may run side by side (tools/lanes.py), the long ones first: a folder each, in tests/proc a file.
 LONG := tests/pipeline tests/proc/cluster tests/proc/netns tests/sim tests/worker tests/gateway
 FOLDERS := $(patsubst %/,%,$(wildcard tests/*/ tests/proc/*/))
-PARTS := $(LONG) $(filter-out $(LONG) tests/proc %__pycache__,$(FOLDERS)) $(wildcard tests/proc/test_*.py tests/test_*.py)
+PARTS := $(LONG) $(filter-out $(LONG) tests/proc tests/unit %__pycache__,$(FOLDERS)) $(UNIT) $(wildcard tests/proc/test_*.py tests/test_*.py)
 # Not again in the pure form: real processes and the benchmark, which know no other.
-PURE := $(wildcard tests/unit tests/wire tests/sim tests/conformance)
+PURE := $(UNIT) $(wildcard tests/wire tests/sim tests/conformance)
 AS_PURE = $(foreach part,$(PURE),"HOLDFAST_PURE=1 MODEL_RUNS=$(MODEL_RUNS_PURE) CLUSTERS=$(CLUSTERS_PURE) $(part)")
 LANES := $(PY) -m tools.lanes
 
@@ -110,12 +113,12 @@ fuzz: need-test ## Bad input for SECONDS=600
 netns: need-test ## Five real nodes under network faults for MINUTES=10; needs root
 	@PYTHONPATH=tests/proc $(PY) -m netns --minutes $(MINUTES)
 
-##@ Figures (without PART, both say which parts there are)
+##@ Figures (without PART, both say which parts there are; make bench PART=before COMMIT=HEAD~1: two builds)
 
 .PHONY: bench
 bench: part-of-bench need-bench servers ## Measure PART=core|cluster|…, beside others where there are any
 	@$(if $(filter clients,$(PART)),tools/peers.sh)
-	@code=0; $(PY) -m bench.$(PART) || code=$$?; $(if $(filter core,$(PART)),$(PY) -m tools.figures;) exit $$code
+	@code=0; $(PY) -m bench.$(PART) $(if $(COMMIT),--commit $(COMMIT)) || code=$$?; $(if $(filter core,$(PART)),$(PY) -m tools.figures;) exit $$code
 
 .PHONY: show
 show: part-of-show $(if $(LIST),need-bench,need-test servers) ## Judge the promises of PART=node|…; ONLY=key,key; LIST=1

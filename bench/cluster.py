@@ -80,14 +80,14 @@ GOALS = (
 
 
 @contextlib.contextmanager
-def cluster_of(count: int) -> Iterator[list[Server]]:
+def cluster_of(count: int, of: Sequence[str] = common.NODE_COMMAND) -> Iterator[list[Server]]:
     """Nodes that have all met, over TCP as if they were on different machines."""
     with contextlib.ExitStack() as stack:
         nodes: list[Server] = []
         place = ""
         for number in range(count):
             bus_port = common.free_port()
-            command = [*common.NODE_COMMAND, "--set", f"cluster-bus-port={bus_port}"]
+            command = [*of, "--set", f"cluster-bus-port={bus_port}"]
             command += ["--join", place] if place else []
             nodes.append(stack.enter_context(common.running(f"node{number}", command, NODE_CORES)))
             place = place or f"{common.HOST}:{nodes[0].port}@{bus_port}"

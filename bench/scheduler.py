@@ -20,10 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -32,8 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import common, scheduler_cluster
+from bench import common, earlier, scheduler_cluster
 from bench.common import Load, Missing, Server, Void
+from bench.earlier import say
 from bench.goals import Goal
 
 BEFORE = "54b73a5b3d37bb4c50fd6b16616cae3179a09a21"
@@ -86,11 +84,6 @@ GOALS = (
 )
 
 
-def say(text: str) -> None:
-    """What is going on, for whoever waits."""
-    print(text, file=sys.stderr, flush=True)
-
-
 # ---------------------------------------------------------------- loads
 
 
@@ -130,33 +123,10 @@ def node_command(*more: str) -> list[str]:
 # ---------------------------------------------------------------- against the commit before
 
 
-def build_before() -> Path:
-    """The sources of that commit, compiled as ours are; made once."""
-    folder = common.BUILD / f"before-{BEFORE[:12]}"
-    if (folder / ".ready").exists():
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    say(f"building commit {BEFORE[:12]} beside this one: some minutes, once")
-    tree = subprocess.run(["git", "archive", BEFORE], cwd=common.ROOT, capture_output=True)
-    if tree.returncode != 0:
-        raise Missing(f"commit {BEFORE[:12]} is not in this clone: {tree.stderr.decode().strip()}")
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=tree.stdout, check=True)
-    environment = {**os.environ, "HOLDFAST_COMPILE": "1", "HOLDFAST_PURE": ""}
-    done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=folder, env=environment,
-        capture_output=True, text=True,
-    )
-    if done.returncode != 0:
-        raise Void(f"the commit before cannot be compiled: {done.stderr[-1000:]}")
-    (folder / ".ready").touch()
-    return folder
-
-
 def measure_before(size: Size) -> dict[str, Any]:
-    earlier = build_before()
+    folder_before = earlier.build(BEFORE)
     ours, theirs, ratios = Cost(), Cost(), []
-    old_command = ["env", f"PYTHONPATH={earlier / 'src'}", *node_command()]
+    old_command = [*earlier.python_of(folder_before), *node_command()]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         new = stack.enter_context(common.running("new", node_command()))
