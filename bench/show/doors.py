@@ -91,13 +91,13 @@ def lines() -> list[Line]:
             "kit",
             "tasks, and the kit for users' tests: inline, manual, fake clock, chaos that can be replayed",
             ALL_PASS,
-            lambda: tests("kit", "tests/unit/test_tasks.py", "tests/unit/test_kit.py"),
+            lambda: tests("kit", "tests/unit/tasks/test_tasks.py", "tests/unit/tasks/test_kit.py"),
         ),
         Line(
             "misuse",
             "an untyped misuse of the public interface is a type error",
             "mypy finds each of them",
-            lambda: tests("misuse", "tests/unit/test_types.py"),
+            lambda: tests("misuse", "tests/unit/tasks/test_types.py"),
         ),
     ]
     found += bench_lines("clients", clients.GOALS)

@@ -106,5 +106,5 @@ def test_figures_of_the_readme_follow_those_of_core_alone() -> None:
 @pytest.mark.parametrize("target", sorted(TARGETS - {"help", "clean", "servers"}))
 def test_a_target_makes_ready_what_it_needs_before_it_starts(target: str) -> None:
     given = [f"PART={PARTS[target][0]}"] if target in PARTS else []
-    first = make("-n", target, *given).stdout.splitlines()[0]
+    first = make("-n", target, *given).stdout.splitlines()[0].strip()
     assert re.search(r" -m tools\.prepare [a-z]+( compile)?$", first), first

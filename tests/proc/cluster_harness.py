@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 
 from harness import ABOVE_INFO, Client, ErrorReply
 
+from holdfast.shell.bus import BUS_PORT_OFFSET
+
 Found = TypeVar("Found")
 
 PATIENCE_S = 20.0
@@ -52,17 +54,20 @@ def until(ask: Callable[[], Found], seconds: float = PATIENCE_S) -> Found:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, all different. Low enough that a dialed connection does not get one by chance."""
-    taken: list[socket.socket] = []
+    """Ports nobody listens on, all different, each with the one that its node takes for other nodes.
+
+    Both are low enough that no dialed connection gets one by chance.
+    """
+    taken: list[int] = []
     with contextlib.ExitStack() as stack:
-        for port in range(20000 + os.getpid() * 37 % 10000, 32000):
-            sock = stack.enter_context(socket.socket())
+        for port in range(10_000 + os.getpid() * 37 % 10_000, 22_000):
             with contextlib.suppress(OSError):
-                sock.bind(("127.0.0.1", port))
-                taken.append(sock)
+                for each in (port, port + BUS_PORT_OFFSET):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", each))
+                taken.append(port)
             if len(taken) == count:
-                break
-        return [sock.getsockname()[1] for sock in taken]
+                return taken
+    raise AssertionError(f"{len(taken)} free ports where {count} are needed")
 
 
 def pairs(flat: list[Any] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mypy import api
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WANTED = re.compile(r"# E: (.*)$")
 SAID = re.compile(r"^[^:]*:(\d+): error: (.*)$")
 
