@@ -16,7 +16,7 @@ from holdfast.testing.sim.disk import EVERYSEC, CrashDisk
 from holdfast.testing.sim.faults import KINDS, Fault, Faults
 from holdfast.testing.sim.mutants import MUTANTS
 from holdfast.testing.sim.plan import Plan, draw
-from holdfast.testing.sim.run import run
+from holdfast.testing.sim.run import HAD, run
 from holdfast.testing.sim.scenarios import SCENARIOS, retell
 from holdfast.testing.sim.shrink import Shrinker
 from holdfast.testing.sim.swarm import MUST_HAPPEN, SEEDS_JUDGED, Totals, swarm
@@ -268,6 +268,14 @@ def test_a_swarm_in_which_nothing_happens_is_no_proof() -> None:
     assert any("moves" in complaint for complaint in totals.complaints())
     totals.counters.update(dict.fromkeys(MUST_HAPPEN, 1) | {"adds-unparted": 10, "adds-unparted-ok": 5})
     assert totals.complaints() == ["only 5 of 10 ADDJOBs accepted in runs without partitions"]
+
+
+def test_a_swarm_says_how_many_clusters_had_each_fault() -> None:
+    drawn = [{fault.kind for fault in draw(seed).faults.schedule} for seed in range(12)]
+    counters = swarm(range(12), kind=KIND).counters
+    had = {kind: counters[f"{HAD}{kind}"] for kind in KINDS}
+    assert had == {kind: sum(kind in kinds for kinds in drawn) for kind in KINDS}
+    assert sum(had.values()) > 0
 
 
 def test_a_scenario_that_fails_is_told_again() -> None:

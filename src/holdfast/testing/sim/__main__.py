@@ -19,7 +19,7 @@ from random import SystemRandom
 from holdfast.testing.sim import real
 from holdfast.testing.sim.mutants import MUTANTS, switches
 from holdfast.testing.sim.plan import Plan, draw
-from holdfast.testing.sim.run import run
+from holdfast.testing.sim.run import HAD, run
 from holdfast.testing.sim.scenarios import SCENARIOS, caught_by_scenario, retell
 from holdfast.testing.sim.shrink import Shrinker
 from holdfast.testing.sim.swarm import Result, Totals, swarm
@@ -52,7 +52,9 @@ def report(totals: Totals) -> int:
         f"{hours:.1f} simulated hours ({3600 * hours / cpu_s:.0f}x real time)"
     )
     print("  ".join(f"{name} {totals.counters[name]}" for name in SHOWN))
-    others = {name: n for name, n in sorted(totals.counters.items()) if name not in SHOWN}
+    had = {name.removeprefix(HAD): n for name, n in totals.counters.most_common() if name.startswith(HAD)}
+    print("clusters with each fault:  " + "  ".join(f"{name} {n}" for name, n in had.items()))
+    others = {name: n for name, n in sorted(totals.counters.items()) if name not in SHOWN and not name.startswith(HAD)}
     print("  ".join(f"{name} {n}" for name, n in others.items()))
     for what, n, result in totals.classes():
         first = next((str(each) for each in result.violations if each.what == what), result.error)

@@ -20,6 +20,8 @@ from holdfast.testing.sim.world import World
 
 EXTRA_MS: Final = 90_000
 STEP_MS: Final = 5_000
+HAD: Final = "had-"
+"""Counters of this beginning count clusters: those in which a kind of fault was to happen."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ def run(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None = N
             counters["deliveries"] += len(op.value["jobs"])
         elif op.f == "ack" and op.type == OK:
             counters["acks"] += 1
+    counters.update({f"{HAD}{kind}": 1 for kind in {fault.kind for fault in plan.faults.schedule}})
     if not plan.faults.has_partition:
         counters["adds-unparted"] += counters["adds"]
         counters["adds-unparted-ok"] += counters["adds-ok"]
