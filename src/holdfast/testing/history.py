@@ -33,6 +33,7 @@ Marks, by the process `nemesis` or `watch`:
     restart    node came back
     restored   since: what was accepted before that time has all its copies again, what was acknowledged
                before it is collected: losses up to here are made good
+    hears      who lag: `node` hears these, and a message takes up to so many ms; `-`: it is down
     heal       faults are over: liveness may be demanded from here on
     seen       class job text                              a white-box checker saw a promise broken
     told       event job                                   a record of `node`'s own history

@@ -48,6 +48,9 @@ class ModelKind:
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
 
+    def consumers(self, machine: Any) -> dict[str, list[int]]:
+        return {}
+
     def homes(self, machine: Any) -> list[bool]:
         return []
 

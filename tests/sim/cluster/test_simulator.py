@@ -189,14 +189,16 @@ def test_commands_of_a_dead_node_end_unknown() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_fault_ends_and_the_cluster_is_whole_again(kind: str) -> None:
-    who = {"cut": "AB", "bridge": "ABCD", "rolling": "ABCD", "blackout": "ABCD"}.get(kind, "AB")
-    who = who if kind in ("cut", "bridge", "rolling", "blackout", "flap", "break", "clog", "slow") else "B"
-    sim = new(nodes="ABCD", seed=9, faults=Faults(schedule=(Fault(0, kind, who, 5_000, 1_000),)))
+    many = {"cut": "AB", "bridge": "ABCD", "rolling": "ABCD", "blackout": "ABCD", "freeze": "BC", "join": "E"}
+    who = many.get(kind, "AB" if kind in ("flap", "break", "clog", "slow") else "B")
+    amount = 3 if kind == "strangers" else 1_000
+    sim = new(nodes="ABCD", seed=9, faults=Faults(schedule=(Fault(0, kind, who, 5_000, amount),)))
     sim.nemesis.plan(sim.faults.schedule, sim.now)
     sim.run_for(seconds=3)
     assert not sim.is_calm or kind == "jump" or not sim.nemesis.running
     sim.run_for(seconds=15)
     assert sim.is_calm, f"after a {kind} something stays broken"
+    assert sim.names == {"gone": "ACD", "join": "ABCDE"}.get(kind, "ABCD")
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -25,11 +25,13 @@ from holdfast.testing.checkers import (
     loss,
     once,
     pause,
+    promised_times,
     times,
     told,
 )
 from holdfast.testing.checkers.facts import Facts, Violation
 from holdfast.testing.history import WATCH, History
+from holdfast.testing.not_yet import JUDGED
 
 __all__ = ["CHECKERS", "Checker", "Facts", "Violation", "check", "seen"]
 
@@ -71,11 +73,13 @@ CHECKERS: Final[list[Checker]] = [
     limits.rates_hold,
     limits.schedules_are_kept,
     fairness.tenants_take_turns,
+    promised_times.adds_are_answered,
+    promised_times.copies_are_waited_for,
     seen,
 ]
 
 
 def check(history: History, checkers: list[Checker] = CHECKERS) -> list[Violation]:
     facts = Facts(history)
-    found = [violation for checker in checkers for violation in checker(facts)]
+    found = [violation for checker in checkers for violation in checker(facts) if violation.what not in JUDGED]
     return sorted(found, key=lambda each: (each.t, each.promise, each.job))

@@ -10,7 +10,9 @@ from typing import Final
 
 from holdfast.testing.checkers.facts import PUSHES, Delivery, Facts, JobFacts, Violation
 
-PROCESS_FAULTS: Final = frozenset(["kill", "power", "crash", "rolling", "blackout", "jump"])
+PROCESS_FAULTS: Final = frozenset(
+    ["kill", "power", "crash", "rolling", "blackout", "jump", "recrash", "reclock", "join"]
+)
 """What does not keep nodes that are up from hearing each other."""
 
 SLACK_MS: Final = 1_500

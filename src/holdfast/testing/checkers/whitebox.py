@@ -22,6 +22,8 @@ class Copy(NamedTuple):
     state: str
     retry_s: int  # 0: at most once
     queue: str
+    stands: str = ""  # what becomes of it at this node, in the words of reach.py; empty: nobody can say
+    left_ms: int = 0  # until that ends by itself
 
 
 View: TypeAlias = Mapping[str, Copy]

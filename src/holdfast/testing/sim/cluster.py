@@ -256,7 +256,7 @@ class Cluster(World):
         """Run until every ack is collected, or for as long as that may take at most."""
         until = self.now + SETTLE_MS_MAX
         self.run_until(self.now + SETTLE_MS)
-        while self.now < until and uncollected(self.watcher.acked(), self.views()):
+        while self.now < until and uncollected(self.watcher.followed_up(), self.views()):
             self.run_until(self.now + 2_000)
 
     def check(self) -> None:

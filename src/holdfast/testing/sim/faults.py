@@ -23,6 +23,16 @@ hide bugs from each other. What is drawn here is data; nemesis.py does it to the
     jump        one node                 its wall clock jumps by `amount` ms
     leaving     one node                 says it leaves, and after a while that it stays
     forget      one node                 goes down, is forgotten by the others, and comes back
+
+Membership that nobody tidies up, and machines that come back at a bad moment (`draw_untidy`):
+
+    gone        one node                 dies for good: it stays a member that nobody forgets
+    stranger    one node                 dies for good, and a new node takes its address
+    strangers   one node                 the same `amount` times, one after the other
+    join        a letter of no node yet  a new node joins, and stays
+    recrash     one node                 kill, restart, and a power cut `amount` ms after the restart
+    reclock     one node                 kill; its wall clock is wrong by `amount` ms when it restarts
+    freeze      some nodes               SIGSTOP of them all, for longer than node-timeout as well as shortly
 """
 from __future__ import annotations
 
@@ -38,7 +48,16 @@ STOPS: Final = ("kill", "power", "crash", "rolling", "blackout")
 LOSSES: Final = ("wipe",)
 OTHERS: Final = ("pause", "jump")
 ADMIN: Final = ("leaving", "forget")
-KINDS: Final = (*PARTITIONS, *LINKS, *STOPS, *LOSSES, *OTHERS, *ADMIN)
+MEMBERS: Final = ("gone", "stranger", "strangers", "join")
+RESTARTS: Final = ("recrash", "reclock")
+FREEZES: Final = ("freeze",)
+UNTIDY: Final = (*MEMBERS, *RESTARTS, *FREEZES)
+KINDS: Final = (*PARTITIONS, *LINKS, *STOPS, *LOSSES, *OTHERS, *ADMIN, *UNTIDY)
+CLOCKS: Final = ("jump", "reclock")
+"""Kinds whose `amount` is what a wall clock is wrong by."""
+
+UNTIDY_SHARE: Final = 0.3
+"""Of all seeds, so many have faults of `draw_untidy`."""
 
 LATENCIES: Final = ((1, 3), (1, 3), (1, 40), (5, 400), (1, 2500))
 
@@ -66,7 +85,7 @@ class Faults:
 
     @property
     def has_partition(self) -> bool:
-        return any(fault.kind in PARTITIONS or fault.kind in STOPS for fault in self.schedule)
+        return any(fault.kind in (*PARTITIONS, *STOPS, *UNTIDY) for fault in self.schedule)
 
 
 CALM: Final = Faults()
@@ -115,4 +134,46 @@ def draw_fault(dice: Random, kinds: list[str], names: str, fault_ms: int) -> Fau
     else:
         who = order[0]
     amount = dice.choice([-3_600_000, -7_000, -900, 900, 7_000, 3_600_000]) if kind == "jump" else 0
+    return Fault(at_ms, kind, who, for_ms, amount)
+
+
+def draw_untidy(seed: int, names: str, spare: str, fault_ms: int, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
+    """Faults of the kinds that came later: they have dice of their own, so that all else of a seed stays as it was.
+
+    `spare` are letters for nodes that join. At most one node in three dies for good, since what is left must still be a
+    majority of the machines.
+    """
+    dice = Random(f"{seed}/untidy/0")
+    if dice.random() >= UNTIDY_SHARE:
+        return ()
+    chosen = [kind for kind in kinds if dice.random() < 0.4]
+    faults: list[Fault] = []
+    may_go = len(names) // 3
+    for i in range(dice.choice([1, 1, 2, 3, 4]) if chosen else 0):
+        own = Random(f"{seed}/untidy/{i + 1}")
+        kind = own.choice(chosen)
+        if (kind == "gone" and may_go == 0) or (kind == "join" and not spare):
+            continue
+        may_go -= kind == "gone"
+        joins = spare[0] if kind == "join" else ""
+        spare = spare[len(joins):]
+        faults.append(draw_untidy_fault(own, kind, names, joins, fault_ms))
+    return tuple(faults)
+
+
+def draw_untidy_fault(dice: Random, kind: str, names: str, joins: str, fault_ms: int) -> Fault:
+    who, at_ms, amount = joins or dice.choice(names), dice.randrange(fault_ms), 0
+    for_ms = dice.choice([dice.randint(50, 2_000), dice.randint(2_000, 15_000)])
+    if kind in ("stranger", "join"):
+        amount = dice.choice([0, 1])
+    elif kind == "strangers":
+        amount, for_ms = dice.randint(2, 4), dice.randint(4_000, 20_000)
+    elif kind == "recrash":
+        amount = dice.choice([3, 50, 500, 3_000, 10_000])
+        for_ms = amount + dice.randint(200, 6_000)
+    elif kind == "reclock":
+        amount = dice.choice([-3_600_000, -60_000, 60_000, 3_600_000])
+    elif kind == "freeze":
+        who = "".join(dice.sample(names, dice.choice([1, 1, 1, len(names) - 1])))
+        for_ms = dice.choice([dice.randint(100, 3_000), dice.randint(3_000, 25_000)])
     return Fault(at_ms, kind, who, for_ms, amount)

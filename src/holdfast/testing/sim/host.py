@@ -39,7 +39,11 @@ class Host:
     def __init__(self, cluster: World, name: str, number: int) -> None:
         self.cluster = cluster
         self.name = name
-        self.node_id = Random(f"{cluster.seed}/id/{name}").randbytes(20).hex().encode()
+        self.generation = 0  # nodes that had this machine's address before
+        self.node_id = self.draw_id()
+        self.door = ""  # the one node that it is told of when it joins; empty: all of them
+        self.is_gone = False  # for good
+        self.died = ""  # how, the last time
         self.ip = f"10.0.0.{number + 1}"
         self.clock = Clock()
         self.disk = CrashDisk()
@@ -65,9 +69,13 @@ class Host:
 
     # -- the life of the process ---------------------------------------------------------------------------
 
+    def draw_id(self) -> bytes:
+        number = f"/{self.generation}" if self.generation else ""
+        return Random(f"{self.cluster.seed}/id/{self.name}{number}").randbytes(20).hex().encode()
+
     def boot(self) -> None:
         """Start the process: with what the disk kept, or as a new incarnation where it kept nothing."""
-        if self.node is not None:
+        if self.node is not None or self.is_gone:
             return
         cluster = self.cluster
         self.epoch += 1
@@ -110,10 +118,10 @@ class Host:
             return
         cluster = self.cluster
         lost = 0
+        cluster.moments.dies(self)
+        self.died = how
         if how == WIPE or self.disk.policy == NONE:
-            cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=True, records=len(self.disk.records))
-            self.disk.wipe()
-            self.incarnation = 0
+            self.lose_disk()
         elif how == POWER:
             lost = self.disk.power_cut(cluster.now, Random(f"{cluster.seed}/disk/{self.name}/{self.epoch}"))
             if lost:
@@ -134,7 +142,38 @@ class Host:
         for client in clients:
             client.cut_off()
 
+    def lose_disk(self) -> None:
+        cluster = self.cluster
+        cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=True, records=len(self.disk.records))
+        cluster.moments.lost_t = cluster.now
+        self.disk.wipe()
+        self.incarnation = 0
+
+    def make_stranger(self, how: str, door: str) -> None:
+        """The node is gone for good, though its cluster counts it in, and another will have its address."""
+        if self.is_gone:
+            return
+        self.crash(how)
+        self.lose_disk()
+        self.cluster.abandoned.add(self.node_id)
+        self.generation += 1
+        self.node_id = self.draw_id()
+        self.has_met = False
+        self.door = door
+        self.cluster.meet_newcomer(self)
+
+    def leave_for_good(self, how: str) -> None:
+        if self.is_gone:
+            return
+        self.crash(how)
+        self.lose_disk()
+        self.is_gone = True
+        self.cluster.abandoned.add(self.node_id)
+        self.cluster.names = self.cluster.names.replace(self.name, "")
+        self.cluster.update_calm()
+
     def pause(self) -> None:
+        self.cluster.moments.dies(self)
         self.is_paused = True
         self.cluster.update_calm()
 

@@ -21,6 +21,9 @@ DOOM_MS: Final = 1_000
 """A crash in the middle of a turn waits this long for a turn that writes; then it is a plain power cut."""
 
 
+SLOW_MS: Final = 3_000
+
+
 def between(some: str, others: str) -> Pairs:
     """Paths from each of `some` to each of `others`, and back."""
     return [pair for a in some for b in others if a != b for pair in ((a, b), (b, a))]
@@ -129,8 +132,13 @@ class Nemesis:
 
     def do_slow(self, fault: Fault) -> Undo:
         path = self.cluster.network.paths[fault.who[0], fault.who[1]]
-        path.low, path.high = 200, 3_000
-        return lambda: self.cluster.set_latency(path)
+        path.low, path.high = 200, SLOW_MS
+
+        def faster() -> None:
+            self.cluster.set_latency(path)
+            self.cluster.moments.quieter(SLOW_MS)
+
+        return faster
 
     # -- processes -----------------------------------------------------------------------------------------
 
@@ -213,3 +221,80 @@ class Nemesis:
             cluster.join(host)
 
         return come_back
+
+    # -- membership that nobody tidies up, and restarts at a bad moment ------------------------------------
+
+    def do_gone(self, fault: Fault) -> Undo:
+        """It never comes back, not even when the cluster is healed, and nobody forgets it."""
+        self.cluster.hosts[fault.who].leave_for_good(self.end_of_life())
+        return lambda: None
+
+    def do_stranger(self, fault: Fault) -> Undo:
+        host = self.cluster.hosts[fault.who]
+        host.make_stranger(self.end_of_life(), self.door(fault))
+        return host.boot
+
+    def do_strangers(self, fault: Fault) -> Undo:
+        """One container after the other, none with a volume, at the same address."""
+        cluster = self.cluster
+        host = cluster.hosts[fault.who]
+        step = max(100, fault.for_ms // (2 * max(1, fault.amount)))
+        number = self.count
+
+        def down(_: None) -> None:
+            if number in self.running:
+                host.make_stranger(self.end_of_life(), "")
+                cluster.push(cluster.now + step, Host.boot, host)
+
+        for i in range(fault.amount):
+            cluster.push(cluster.now + 2 * i * step, down, None)
+        return host.boot
+
+    def do_join(self, fault: Fault) -> Undo:
+        """A machine that was never there before."""
+        if fault.who not in self.cluster.hosts:
+            self.cluster.add_host(fault.who, self.door(fault))
+        return lambda: None
+
+    def end_of_life(self) -> str:
+        """Its system may live to close its connections, or not."""
+        return self.cluster.dice.choice([KILL, POWER])
+
+    def door(self, fault: Fault) -> str:
+        """Which nodes a newcomer is told of: all of them, or one that is up."""
+        up = [name for name in self.rest(fault.who) if self.cluster.hosts[name].node is not None]
+        return self.cluster.dice.choice(up) if fault.amount and up else ""
+
+    def do_recrash(self, fault: Fault) -> Undo:
+        """The power goes soon after a restart: of what an earlier life had not synced, too, some may be lost."""
+        cluster = self.cluster
+        host = cluster.hosts[fault.who]
+        number = self.count
+        host.crash(KILL)
+        up_t = cluster.now + max(1, (fault.for_ms - fault.amount) // 2)
+
+        def cut(_: None) -> None:
+            if number in self.running:
+                host.crash(POWER)
+
+        cluster.push(up_t, Host.boot, host)
+        cluster.push(up_t + fault.amount, cut, None)
+        return host.boot
+
+    def do_reclock(self, fault: Fault) -> Undo:
+        host = self.cluster.hosts[fault.who]
+        host.crash(KILL)
+        host.clock.skew += fault.amount
+        return host.boot
+
+    def do_freeze(self, fault: Fault) -> Undo:
+        frozen = [host for host in map(self.cluster.hosts.__getitem__, fault.who) if not host.is_paused]
+        frozen = [host for host in frozen if host.node is not None]
+        for host in frozen:
+            host.pause()
+
+        def thaw() -> None:
+            for host in frozen:
+                host.resume()
+
+        return thaw

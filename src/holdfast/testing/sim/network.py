@@ -95,6 +95,13 @@ class Network:
         self.flight_max = 0
         self.frames = 0
 
+    def add_host(self, name: str) -> list[Path]:
+        """Paths from and to a machine that was not there before."""
+        others = sorted({a for a, _ in self.paths})
+        added = [Path(a, b) for other in others for a, b in ((name, other), (other, name))]
+        self.paths.update({(path.src, path.dst): path for path in added})
+        return added
+
     # -- dialling ------------------------------------------------------------------------------------------
 
     def dial(self, host: Host, address: str) -> None:

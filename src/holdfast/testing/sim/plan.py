@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from holdfast.testing.not_yet import DRAWN
 from holdfast.testing.sim import faults as faults_of
 from holdfast.testing.sim.faults import CALM, Fault, Faults
 
@@ -153,8 +154,8 @@ class Plan:
         )
 
 
-def draw(seed: int) -> Plan:
-    """The run of this seed."""
+def draw(seed: int, is_tidy: bool = False) -> Plan:
+    """The run of this seed. `is_tidy`: as it was before there were the faults of `draw_untidy`."""
     dice = Random(f"{seed}/plan/0")
     names = NAMES[: dice.randint(3, 5)]
     queues = [f"q{i}" for i in range(dice.choice([1, 1, 2, 3]))]
@@ -163,8 +164,7 @@ def draw(seed: int) -> Plan:
     has_keys = keys.random() < 0.4
     is_rich = Random(f"{seed}/rich/0").random() < 0.5  # tokens, failures, results
     faults = faults_of.draw(seed, names, FAULT_MS, losses_max=2)
-    if has_keys and keys.random() < 0.25:
-        faults = replace(faults, schedule=())  # what is promised for calm times only is seen in calm times only
+    is_quiet = has_keys and keys.random() < 0.25  # what is promised for calm times only is seen in calm times only
     adds = draw_adds(Random(f"{seed}/adds/0"), queues, 90_000 if is_tight else 0)
     closes: tuple[Close, ...] = ()
     if has_keys:
@@ -181,10 +181,13 @@ def draw(seed: int) -> Plan:
             replace(add, domain=limits.choice(["", "d0", "d1", "d2"]), tenant=limits.choice(["", "", "t0", "t1"]))
             for add in adds
         )
+    schedule = () if is_quiet else faults.schedule
+    if not is_quiet and not is_tidy:
+        schedule = with_untidy(seed, names, has_keys or bool(rules), schedule)
     return Plan(
         seed=seed,
         names=names,
-        faults=faults,
+        faults=replace(faults, schedule=schedule),
         adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
         closes=closes,
         drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
@@ -201,6 +204,15 @@ def draw(seed: int) -> Plan:
             *([("history", "yes")] if Random(f"{seed}/history/0").random() < 0.3 else []),
         ),
     )
+
+
+def with_untidy(seed: int, names: str, has_homes: bool, schedule: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    """The faults of the seed, and at times some of the kinds that came later."""
+    kinds = [kind for kind in faults_of.UNTIDY if kind not in DRAWN]
+    if has_homes and "members-with-keys" in DRAWN:
+        kinds = [kind for kind in kinds if kind not in faults_of.MEMBERS]
+    untidy = faults_of.draw_untidy(seed, names, NAMES[len(names):], FAULT_MS, tuple(kinds))
+    return tuple(sorted((*schedule, *untidy), key=lambda fault: fault.at_ms))
 
 
 def draw_memory(dice: Random, is_tight: bool) -> tuple[tuple[str, str], ...]:

@@ -4,19 +4,54 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from holdfast.core import delay, groups, requeue
+from holdfast.core import job as core
+from holdfast.core.federate import HOPS_MAX
 from holdfast.core.node import Node
+from holdfast.core.peers import ME
+from holdfast.core.queue import PAUSE_OUT
+from holdfast.testing.checkers import reach
 from holdfast.testing.checkers.whitebox import ACKED, ACTIVE, DEAD, MOVING, QUEUED, TOMBSTONE, WAIT_REPL, Copy
 from holdfast.testing.sim.clock import EPOCH_MS
 from holdfast.testing.sim.decode import in_frame, in_record, in_tale
 from holdfast.testing.sim.machine import Birth, Machine, Walking
 from holdfast.testing.sim.store import Shelf, every_job
 
-FLAG_MOVING = 16
 STATES = (WAIT_REPL, ACTIVE, QUEUED, ACKED, "gone", DEAD)
 
 
 def state_of(job: Any) -> str:
-    return MOVING if job.flags & FLAG_MOVING and job.state == 1 else STATES[job.state]
+    return MOVING if job.flags & core.MOVING and job.state == core.ACTIVE else STATES[job.state]
+
+
+def standing(machine: Any, job: Any) -> tuple[str, int]:
+    """What becomes of a copy, in the words of checkers/reach.py, and for how long."""
+    flags, state, left = job.flags, job.state, max(0, int(job.qtime) - int(machine.now))
+    if state == core.QUEUED:
+        return ("kept" if is_kept(job) else reach.QUEUED), 0
+    if state != core.ACTIVE:
+        return ("adding" if state == core.WAIT_REPL else ""), 0
+    if flags & core.IN_DOUBT:
+        return "doubt", 0
+    if flags & core.SPECIAL and groups.is_held(job):
+        return "in-line", 0
+    if requeue.is_leased(machine, job):
+        return reach.OUT, left
+    if job.retry == 0 and flags & core.HANDED_OUT:
+        return "spent", 0
+    if flags & (core.MOVING | core.ASKING) or job.responsible != ME or not left:
+        return "elsewhere", 0
+    if flags & core.BACKING_OFF:
+        return reach.WAITS, left
+    return (reach.DELAYED, left) if delay.is_on(machine, job) else ("put-off", 0)
+
+
+def is_kept(job: Any) -> bool:
+    """Queued, and not for whoever asks next."""
+    queue = job.queue
+    has_domain = job.more is not None and job.more.domain != b""
+    is_limited = queue.rules is not None and queue.rules.throttle is not None
+    return has_domain or is_limited or queue.paused & PAUSE_OUT != 0 or job.hops >= HOPS_MAX
 
 
 class Real:
@@ -70,7 +105,9 @@ class Real:
 
     def look(self, machine: Any) -> dict[str, Copy]:
         view = {
-            machine.id_text(job).decode(): Copy(state_of(job), int(job.retry), job.queue.name.decode("latin-1"))
+            machine.id_text(job).decode(): Copy(
+                state_of(job), int(job.retry), job.queue.name.decode("latin-1"), *standing(machine, job)
+            )
             for job in every_job(machine)
         }
         for jid in machine.tombs:
@@ -89,6 +126,12 @@ class Real:
 
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
+
+    def consumers(self, machine: Any) -> dict[str, list[int]]:
+        return {
+            queue.name.decode("latin-1"): [int(number) for number in queue.waiting]
+            for queue in machine.queues.values() if queue.waiting and not queue.paused & PAUSE_OUT
+        } if not machine.is_leaving else {}
 
     def homes(self, machine: Any) -> list[bool]:
         opened: list[bool] = machine.homes.opened

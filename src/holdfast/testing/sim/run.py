@@ -56,7 +56,7 @@ def play(cluster: World, workload: Workload) -> list[Violation]:
     workload.drain()
     cluster.run_until(begin + plan.fault_ms + plan.drain_ms)
     until = cluster.now + EXTRA_MS
-    while cluster.now < until and uncollected(cluster.watcher.acked(), cluster.views()):
+    while cluster.now < until and uncollected(cluster.watcher.followed_up(), cluster.views()):
         cluster.counters["extended"] += 1
         cluster.run_until(cluster.now + STEP_MS)
     return cluster.finish()

@@ -57,6 +57,9 @@ class Story:
     def look(self, machine: Any) -> dict[str, Copy]:
         return self.kind.look(machine.machine)
 
+    def consumers(self, machine: Any) -> dict[str, list[int]]:
+        return self.kind.consumers(machine.machine)
+
     def counters(self, machine: Any) -> dict[str, int]:
         return self.kind.counters(machine.machine)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.core.limits import NEVER
 from holdfast.testing.checkers.whitebox import half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import INVOKE, OK, Op
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.books import Bounds
+    from holdfast.testing.sim.host import Host
     from holdfast.testing.sim.world import World
 
 PERIOD_MS: Final = 900
@@ -36,6 +38,10 @@ COLLECT_MS: Final = 30_000
 """An ack that is older than this, in a cluster healed as long ago, should be gone."""
 
 
+RESUMED_MS: Final = 20_000
+"""What was done with the jobs of a paused queue, and with what came back to it, is over so long after the last word."""
+
+
 HOMES_MS: Final = 10_000
 """Two nodes that can hear each other have told each other of their slots, and the one whose epoch is lower has stopped.
 """
@@ -50,7 +56,7 @@ class Watcher:
         self.read = 0  # how much of the history has been read
         self.asked: dict[int, Op] = {}
         self.acks: dict[str, dict[str, int]] = {}  # by job: nodes of which one took it, and when it was answered
-        self.givers = {host.node_id[:8].decode(): name for name, host in cluster.hosts.items()}  # as tokens name them
+        self.givers: dict[str, str] = {}  # nodes as tokens name them
         self.void: set[str] = set()
         self.added: dict[str, int] = {}  # when each job was accepted
         self.lives: dict[int, int] = {}  # by number of the ADDJOB: when the job's life is over
@@ -60,7 +66,18 @@ class Watcher:
         self.doubled: dict[str, int] = {}  # jobs queued at two nodes in calm times, and since when
         self.homes: dict[tuple[str, str], int] = {}  # pairs that hear each other and share a slot, and since when
         self.lossy: dict[str, int] = {}  # nodes that have lost something, and when they last did
-        self.bounds: dict[str, Bounds] = {name: {} for name in cluster.hosts}
+        self.touched: dict[str, int] = {}  # jobs of which clients said or got something, and when
+        self.got: dict[str, str] = {}  # jobs, and at which node a client got them last
+        self.taken_out: set[str] = set()  # jobs that somebody took out of their queue by hand
+        self.paused: dict[str, int] = {}  # queues that somebody paused, and when that was over
+        self.bounds: dict[str, Bounds] = {}
+        for host in cluster.hosts.values():
+            self.meet(host)
+
+    def meet(self, host: Host) -> None:
+        """A node that is there for the first time."""
+        self.givers[host.node_id[:8].decode()] = host.name
+        self.bounds[host.name] = {}
 
     def start(self) -> None:
         self.cluster.push(self.cluster.now + PERIOD_MS, self.go, None)
@@ -73,6 +90,8 @@ class Watcher:
         ops = self.cluster.history.ops
         for i in range(self.read, len(ops)):
             op = ops[i]
+            if op.number:
+                self.note(op)
             if op.f == "loss":
                 self.lossy[op.node] = op.t
                 for id, acks in self.acks.items():
@@ -89,14 +108,48 @@ class Watcher:
                     self.asked[op.number] = op
                 elif op.f in ("fastack", "deljob"):
                     self.void.update(op.value["ids"])
+            elif op.f == "get" and op.type == OK:
+                self.got.update((each["id"], op.node) for each in op.value["jobs"])
             elif op.f == "ack" and op.type == OK:
                 asked = self.asked[op.number]
+                have_met = self.cluster.moments.have_met
+                if not all(have_met(op.node, self.got.get(id, op.node)) for id in asked.value["ids"]):
+                    continue  # of a newcomer that the node has never heard of
                 takers = self.takers(asked, op)
                 if any(self.lossy.get(name, -1) >= asked.t for name in takers):
                     continue  # its answer was on its way when it lost what it had answered
                 for id in asked.value["ids"]:
                     self.acks.setdefault(id, {})[takers] = op.t
         self.read = len(ops)
+
+    def note(self, op: Op) -> None:
+        """What clients did that may change where a job is, and when its time comes."""
+        value = op.value
+        words = [str(word) for word in value.get("words", ())]
+        jobs = [each["id"] for each in value.get("jobs", ())] if op.f == "get" else value.get("ids", ())
+        for id in (*jobs, *words):
+            self.touched[id] = op.t
+        if op.f == "dequeue" and op.type == INVOKE:
+            self.taken_out.update(value["ids"])
+        queue = value["queue"] if op.f == "pause" and "queue" in value else words[1] if words[:1] == ["PAUSE"] else ""
+        if queue and op.type == INVOKE and (queue in self.paused or "none" not in words):
+            self.paused[queue] = op.t if "none" in words else NEVER
+
+    def owed(self) -> frozenset[str]:
+        """Jobs that were accepted, that nobody wanted to end or took away, and that live a while yet."""
+        soon = self.cluster.now + EXPIRY_MS + self.cluster.skew
+        return frozenset(
+            id for id in self.added
+            if id not in self.acks and id not in self.void and id not in self.taken_out and self.until[id] >= soon
+        )
+
+    def touched_since(self, t: int) -> frozenset[str]:
+        return frozenset(id for id, when in self.touched.items() if when >= t)
+
+    def wishes(self) -> frozenset[str]:
+        """Queues that are paused, or were a moment ago."""
+        since = self.cluster.now - RESUMED_MS
+        return frozenset(queue for queue, t in self.paused.items() if t >= since)
 
     def takers(self, asked: Op, answered: Op) -> str:
         """The nodes of which one took an ack. Under the token of another node that one is asked first, and takes it if
@@ -112,6 +165,11 @@ class Watcher:
             id for id, nodes in self.acks.items()
             if nodes and id not in self.void and self.until.get(id, soon) >= soon
         ]
+
+    def followed_up(self) -> list[str]:
+        """Those that are collected once all have heard of them: not where a node that is gone for good may have a copy,
+        and nobody has said that it is forgotten."""
+        return [] if self.cluster.abandoned else self.acked()
 
     def look(self) -> None:
         cluster = self.cluster
@@ -135,6 +193,7 @@ class Watcher:
             if cluster.now - max(since, cluster.calm_t) > wait:
                 self.tell("calm", "queued-twice", id, f"queued at {', '.join(doubled[id])} since {since} ms")
 
+        cluster.moments.look()
         self.look_at_homes(wait)
         self.look_at_books()
 
@@ -177,7 +236,7 @@ class Watcher:
         walls = [host.clock.wall(cluster.now) for host in up.values()]
         if len(set(digests.values())) > 1 and max(walls) - min(walls) <= CLOCKS_APART_MS:
             self.tell("settings", "settings-differ", "", f"the nodes do not agree on what is set: {digests}")
-        old = [id for id in self.acked() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
+        old = [id for id in self.followed_up() if min(self.acks[id].values()) < cluster.now - COLLECT_MS]
         for id, name, state in uncollected(old, cluster.views()):
             self.tell("I6", "uncollected", id, f"{state} at {name}, acked at {self.acks[id]}")
         for id, held in half_dead(cluster.views()):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
@@ -20,9 +21,10 @@ from holdfast.testing.checkers.whitebox import TOMBSTONE, Copy
 from holdfast.testing.history import NEMESIS, WATCH, History
 from holdfast.testing.sim import real
 from holdfast.testing.sim.clients import Client
-from holdfast.testing.sim.faults import CALM, Faults
+from holdfast.testing.sim.faults import CALM, CLOCKS, Faults
 from holdfast.testing.sim.host import BUS_PORT, PORT, Host
 from holdfast.testing.sim.machine import Kind
+from holdfast.testing.sim.moments import Moments
 from holdfast.testing.sim.nemesis import Nemesis
 from holdfast.testing.sim.network import Network, Path
 from holdfast.testing.sim.plan import NAMES
@@ -49,7 +51,8 @@ class World:
         retry_max_ms: int = 5_000,
         kind: Kind | None = None,
     ) -> None:
-        self.names: str = NAMES[:nodes] if isinstance(nodes, int) else nodes
+        self.names: str = NAMES[:nodes] if isinstance(nodes, int) else nodes  # of those that are not gone for good
+        self.lives = self.names  # the same, and again for each stranger: as many as may ever have decided something
         self.seed = seed
         self.faults = faults or CALM
         self.mutants = mutants
@@ -66,18 +69,22 @@ class World:
         self.merged: dict[str, str] = {}  # jobs that turned out to be the same as others
         self.rewrites = False  # disks from time to time; it would bring back what a broken rule did not record
         self.forgotten: set[bytes] = set()  # ids of nodes that an operator had forgotten at some time
+        self.abandoned: set[bytes] = set()  # ids of nodes that are gone for good, and that nobody forgets
         self.is_calm = False
         self.calm_t = 0  # when that last changed
         self.hosts = {name: Host(self, name, i) for i, name in enumerate(self.names)}
         self.by_address = {f"{host.ip}:{BUS_PORT}": host for host in self.hosts.values()}
         self.network = Network(self, self.names)
         self.nemesis = Nemesis(self)
+        self.moments = Moments(self)
         self.watcher = Watcher(self)
+        self.skew = self.skew_bound()
         self.apply(self.faults)
         self.history.mark(
             0, NEMESIS, "", "settings", seed=seed, nodes=self.names, mutants=sorted(mutants),
-            settle_ms=SETTLE_MS + retry_max_ms, slack_ms=10_000,
-            skew_ms=self.skew_bound(), rate_ppm=2 * max([abs(r) for r in self.faults.rate_ppm.values()], default=0),
+            settle_ms=SETTLE_MS + retry_max_ms, slack_ms=10_000, node_timeout=self.moments.node_timeout,
+            maxmemory=int("maxmemory" in dict(settings)),
+            skew_ms=self.skew, rate_ppm=2 * max([abs(r) for r in self.faults.rate_ppm.values()], default=0),
         )
         self.form()
 
@@ -92,7 +99,7 @@ class World:
 
     def skew_bound(self) -> int:
         skews = [self.faults.skew_ms.get(name, 0) for name in self.names]
-        jumps = sum(abs(fault.amount) for fault in self.faults.schedule if fault.kind == "jump")
+        jumps = sum(abs(fault.amount) for fault in self.faults.schedule if fault.kind in CLOCKS)
         return max(skews) - min(skews) + jumps
 
     def form(self) -> None:
@@ -139,10 +146,11 @@ class World:
 
     def update_calm(self) -> None:
         """Everything is up, connected and undisturbed, or it is not any more."""
+        self.moments.changed()
         n = len(self.names)
         calm = (
             self.network.up_count == n * (n - 1) and not self.nemesis.running
-            and all(host.node is not None and not host.is_paused for host in self.hosts.values())
+            and all(host.node is not None and not host.is_paused for host in map(self.hosts.__getitem__, self.names))
         )
         if calm != self.is_calm:
             self.is_calm = calm
@@ -166,8 +174,28 @@ class World:
     def join(self, host: Host) -> None:
         """What `--join` does for a node that starts with nothing, or was forgotten."""
         for other in self.hosts.values():
-            if other is not host:
+            if other is not host and (host.door not in self.names or other.name in host.door or not host.door):
                 self.tell(host.name, "CLUSTER", "MEET", other.ip, str(PORT))
+
+    def add_host(self, name: str, door: str) -> None:
+        """A machine that was never there before joins, and is told of one node, or of all."""
+        host = Host(self, name, len(self.hosts))
+        host.door = door
+        host.disk.policy = self.faults.sync
+        self.hosts[name] = host
+        self.by_address[f"{host.ip}:{BUS_PORT}"] = host
+        self.names += name
+        for path in self.network.add_host(name):
+            self.set_latency(path)
+        self.meet_newcomer(host)
+        host.boot()
+        self.join(host)
+
+    def meet_newcomer(self, host: Host) -> None:
+        """A node that was never there before: its tokens and its counts are its own."""
+        self.lives += host.name
+        self.watcher.meet(host)
+        self.history.mark(self.now, NEMESIS, "", "settings", nodes=self.lives)
 
     def tell(self, name: str, *words: str | bytes) -> None:
         """An operator's command, if the node is there; whatever it answers is for the history."""
@@ -198,7 +226,8 @@ class World:
 
     def heal(self) -> None:
         """Everything is up and connected again, and stays so."""
-        self.faults = Faults(sync=self.faults.sync)
+        self.moments.quieter(self.moments.lag())
+        self.faults = replace(CALM, sync=self.faults.sync, rate_ppm=self.faults.rate_ppm)
         self.set_latencies()
         self.nemesis.heal()
         self.history.mark(self.now, NEMESIS, "", "heal")

@@ -1,0 +1,26 @@
+"""What the simulator can already see, and what is not mended yet: each entry says what waits for which part.
+
+An entry of DRAWN keeps a kind of fault from being drawn where it would only find what is known, one of JUDGED keeps a
+time checker from being heard. The work that mends it deletes the entry; both should be empty.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+DRAWN: Final[dict[str, str]] = {
+    "gone": "reach: a restarted node waits 90 s for other holders that are all gone",
+    "stranger": "reach: the same",
+    "strangers": "reach: the same",
+    "members-with-keys": "homes: a member that is gone and not forgotten stops the keys it was the home of",
+}
+
+JUDGED: Final[dict[str, str]] = {
+    "out-of-reach": "reach: a crash hides jobs, and a node that dies takes its waiting jobs along, for a retry time",
+    "not-handed-out": "reach",
+    "put-off": "reach: a restart adds a retry time to the time of a copy",
+    "no-home": "homes: a home that died is missed for longer than it should be",
+    "link-late": "adds: after a cut a node waits long before it calls again",
+    "add-late": "adds: default copies wait for nodes that do not answer",
+    "add-refused": "adds: default copies are refused",
+    "too-soon": "adds: a node that is just away does not count towards REPLICATE",
+}
