@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import census, federate, home, replicate, takeover
+from holdfast.core import census, federate, home, placement, replicate, takeover
 from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.requeue import is_alone_with, is_leased, order_key
@@ -93,7 +93,7 @@ def heal(node: Node, job: Job, heals: bool) -> int:
         node.census.short_so_far += 1
     if missing <= 0 or not heals or is_somebody_else_first(node, job) or is_alone_with(node, job):
         return 0
-    chosen = replicate.choose(node, job, missing, job.holders | full(node))
+    chosen = placement.choose(node, job, missing, job.holders | full(node))
     replicate.spread(node, job, chosen)
     for _ in chosen:
         node.count("healed")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import delay, failure, federate, homecoming, links, records, replicate, requeue, takeover
+from holdfast.core import delay, failure, federate, homecoming, links, placement, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
 from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
@@ -109,7 +109,7 @@ def rendezvous(node: Node, slot: i64) -> list[int]:
     by_host: dict[bytes, list[Peer]] = {}
     for peer in node.peers:
         if peer.is_member:
-            by_host.setdefault(replicate.host_of(peer), []).append(peer)
+            by_host.setdefault(placement.host_of(peer), []).append(peer)
     places: list[tuple[int, int, bytes, int]] = []
     for host, members in by_host.items():
         host_score = score(slot, host)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, federate, records, replicate, requeue
+from holdfast.core import acks, federate, placement, records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
@@ -120,7 +120,7 @@ def is_same(a: PeerFacts, b: PeerFacts) -> bool:
 def changed(node: Node, peer: Peer) -> None:
     """Something about a member that must be known after a restart."""
     node.is_membership_changed = True
-    replicate.regard_hosts(node)
+    placement.regard_hosts(node)
     if node.is_recording:
         records.member(node, peer)
         node.must_sync = True  # a node that forgets its cluster keeps acks for nobody

@@ -18,10 +18,10 @@ from holdfast.core import (
     flush,
     home,
     leases,
+    placement,
     queues,
     refill,
     registers,
-    replicate,
     requeue,
     results,
     settings,
@@ -526,7 +526,7 @@ class Loading:
             node.seq += SEQ_LEAP  # the clock was set back, and not all that was given out is in the journal
         for job in tombs.beneath(node):
             self.forget(job)
-        replicate.regard_hosts(node)
+        placement.regard_hosts(node)
         if len(node.peers) > 1:
             node.alarms.set(node.beat, node.now + 1)
         doubt.begin(node)

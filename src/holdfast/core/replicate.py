@@ -10,9 +10,6 @@ the producer's patience ends first it gets NOREPL, and the job is ended as `abor
 acknowledged (acks.py): told to every node that may hold a copy until all have heard, because a copy that
 nobody tells would be delivered.
 
-Where the copies go: to nodes in zones that have none, then to machines that have none, then to any. Nodes of one
-machine die together, so their copies do not count for each other while other machines could hold one (`is_enough`).
-
 A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
 it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
 is answered sooner; the rest are made in the background, and asked for again until they are there
@@ -35,9 +32,9 @@ from holdfast.core import (
     fate,
     gates,
     history,
-    home,
     links,
     peers,
+    placement,
     records,
     requeue,
     times,
@@ -47,7 +44,6 @@ from holdfast.core import (
 )
 from holdfast.core.copies import Copy, read_more, register, write_copy, write_job_id
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
-from holdfast.core.limits import REPLICATE_DEFAULT_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
 from holdfast.core.session import FOR_COPIES, Session, Slot
@@ -139,7 +135,7 @@ def ask(node: Node, job: Job, count: i64) -> None:
     """Send a copy to `count` nodes that do not have one."""
     task = job.task
     refused: i64 = task.refused if isinstance(task, Adding) else 0
-    spread(node, job, choose(node, job, count, job.holders | refused))
+    spread(node, job, placement.choose(node, job, count, job.holders | refused))
 
 
 def spread(node: Node, job: Job, chosen: list[Peer]) -> None:
@@ -168,65 +164,14 @@ def version_of(job: Job) -> i64:
     return task.version if isinstance(task, Adding) else 0
 
 
-def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
-    """Nodes for copies: reachable ones, the farthest from those that have one, by chance among equals."""
-    if node.force_holders is not None:
-        forced = [node.by_id[node_id] for node_id in node.force_holders if node_id in node.by_id]
-        return [peer for peer in forced if peer.is_linked and not peer.bit & without][:count]
-    left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
-    if len(left) <= count:
-        return left
-    if job.flags & SPECIAL and home.is_keyed(job):
-        return home.candidates(node, job, left)[:count]
-    holders = [peer for peer in node.peers if peer.bit & job.holders]
-    hosts = {host_of(peer) for peer in holders}
-    zones = {peer.facts.zone for peer in holders}
-    chosen: list[Peer] = []
-    while left and len(chosen) < count:
-        pool = (
-            [peer for peer in left if peer.facts.zone not in zones]
-            or [peer for peer in left if host_of(peer) not in hosts]
-            or left
-        )
-        peer = pool[node.random_below(len(pool))]
-        left.remove(peer)
-        chosen.append(peer)
-        hosts.add(host_of(peer))
-        zones.add(peer.facts.zone)
-    return chosen
-
-
-def host_of(peer: Peer) -> bytes:
-    """A node that does not say on which machine it is, is on one of its own."""
-    return peer.facts.host_id or peer.facts.node_id
-
-
-def hosts_reachable(node: Node) -> i64:
-    """Machines that could hold a copy, this one among them."""
-    return len({host_of(peer) for peer in node.peers if peer.index == ME or peer.is_reachable(node.now)})
-
-
-def copies_by_default(node: Node) -> i64:
-    """Of a job that does not say how many. Nodes that share a port are one to their users: machines count there."""
-    able: i64 = hosts_reachable(node) if node.is_one_of_many else peers.reachable(node) + 1
-    return min(REPLICATE_DEFAULT_MAX, able)
-
-
-def copies_in_the_end(node: Node) -> i64:
-    """The same if all members were there: so many are made when those that are away have come back."""
-    members = [peer for peer in node.peers if peer.is_member]
-    able: i64 = len({host_of(peer) for peer in members}) if node.is_one_of_many else len(members)
-    return min(REPLICATE_DEFAULT_MAX, able)
-
-
 def is_enough(node: Node, task: Adding) -> bool:
     """Whether those that hold a copy are as many as wanted, on as many machines as can be had."""
     if count_bits(task.confirmed) < task.wanted:
         return False
     if not node.shares_hosts:
         return True
-    hosts: i64 = len({host_of(peer) for peer in node.peers if peer.bit & task.confirmed})
-    return hosts >= min(task.wanted, hosts_reachable(node))
+    hosts: i64 = len({placement.host_of(peer) for peer in node.peers if peer.bit & task.confirmed})
+    return hosts >= min(task.wanted, placement.hosts_reachable(node))
 
 
 def can_be_had(node: Node, task: Adding) -> i64:
@@ -237,15 +182,6 @@ def can_be_had(node: Node, task: Adding) -> i64:
         if peer.index != ME and (is_open or peer.bit & task.confirmed):
             count += 1
     return count
-
-
-def regard_hosts(node: Node) -> None:
-    """After a link or a member came or went: who is on which machine, and what follows for most jobs."""
-    linked = [peer for peer in node.peers if peer.index == ME or peer.is_linked]
-    hosts: i64 = len({host_of(peer) for peer in linked})
-    node.shares_hosts = 1 < hosts < len(linked)
-    node.is_alone = copies_in_the_end(node) == 1
-    home.forget_orders(node)
 
 
 def send_copy(node: Node, peer: Peer, job: Job) -> None:

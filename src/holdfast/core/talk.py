@@ -27,6 +27,7 @@ from holdfast.core import (
     links,
     longer,
     membership,
+    placement,
     quota,
     registers,
     remote,
@@ -142,7 +143,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     peer.fastest = NEVER
     peer.told = 0
     peer.table = [UNEXPLAINED] * (NODES_MAX + 1)
-    replicate.regard_hosts(node)
+    placement.regard_hosts(node)
     node.count("link-up")
     if node.broken("resend-after-reconnect"):
         links.explain(node, peer, bit_of(len(node.peers)) - 1)
@@ -179,7 +180,7 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.flying.clear()
     peer.taking.clear()
     peer.boarding = []
-    replicate.regard_hosts(node)
+    placement.regard_hosts(node)
     node.count("link-down")
     federate.link_down(node, peer)
     grants.link_down(node, peer)

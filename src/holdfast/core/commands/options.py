@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from holdfast.core import doubt, errors, peers, replicate
+from holdfast.core import doubt, errors, peers, placement
 from holdfast.core.errors import BadRequest, Refused
 from holdfast.core.ids import is_id
 from holdfast.core.limits import (
@@ -204,13 +204,13 @@ class AddOptions:
         if self.replicate == ALL_NODES:
             self.replicate = reachable + 1
         elif self.replicate == 0:
-            had = replicate.copies_by_default(node)
+            had = placement.copies_by_default(node)
             if self.retry == 0 and not node.broken("once-copied"):
                 self.replicate = 1
             elif node.is_leaving or node.level >= 1:
                 self.replicate = max(1, min(had, reachable)) if node.is_leaving else had
             else:
-                self.replicate = replicate.copies_in_the_end(node)
+                self.replicate = placement.copies_in_the_end(node)
                 needed = had
                 self.is_default = self.sync == 0
         self.check_numbers(node)

@@ -1,0 +1,78 @@
+"""Placement: how many copies a job gets that does not say, and which nodes they go to.
+
+Copies go to nodes in zones that have none, then to machines that have none, then to any. Nodes of one machine die
+together, so their copies do not count for each other while other machines could hold one (`replicate.is_enough`).
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from holdfast.core import home, peers
+from holdfast.core.job import SPECIAL, Job
+from holdfast.core.limits import REPLICATE_DEFAULT_MAX
+from holdfast.core.peers import ME, Peer
+
+if TYPE_CHECKING:
+    from holdfast.core.node import Node
+
+
+def choose(node: Node, job: Job, count: i64, without: i64) -> list[Peer]:
+    """Nodes for copies: reachable ones, the farthest from those that have one, by chance among equals."""
+    if node.force_holders is not None:
+        forced = [node.by_id[node_id] for node_id in node.force_holders if node_id in node.by_id]
+        return [peer for peer in forced if peer.is_linked and not peer.bit & without][:count]
+    left = [peer for peer in node.peers if not peer.bit & without and peer.is_reachable(node.now)]
+    if len(left) <= count:
+        return left
+    if job.flags & SPECIAL and home.is_keyed(job):
+        return home.candidates(node, job, left)[:count]
+    holders = [peer for peer in node.peers if peer.bit & job.holders]
+    hosts = {host_of(peer) for peer in holders}
+    zones = {peer.facts.zone for peer in holders}
+    chosen: list[Peer] = []
+    while left and len(chosen) < count:
+        pool = (
+            [peer for peer in left if peer.facts.zone not in zones]
+            or [peer for peer in left if host_of(peer) not in hosts]
+            or left
+        )
+        peer = pool[node.random_below(len(pool))]
+        left.remove(peer)
+        chosen.append(peer)
+        hosts.add(host_of(peer))
+        zones.add(peer.facts.zone)
+    return chosen
+
+
+def host_of(peer: Peer) -> bytes:
+    """A node that does not say on which machine it is, is on one of its own."""
+    return peer.facts.host_id or peer.facts.node_id
+
+
+def hosts_reachable(node: Node) -> i64:
+    """Machines that could hold a copy, this one among them."""
+    return len({host_of(peer) for peer in node.peers if peer.index == ME or peer.is_reachable(node.now)})
+
+
+def copies_by_default(node: Node) -> i64:
+    """Of a job that does not say how many. Nodes that share a port are one to their users: machines count there."""
+    able: i64 = hosts_reachable(node) if node.is_one_of_many else peers.reachable(node) + 1
+    return min(REPLICATE_DEFAULT_MAX, able)
+
+
+def copies_in_the_end(node: Node) -> i64:
+    """The same if all members were there: so many are made when those that are away have come back."""
+    members = [peer for peer in node.peers if peer.is_member]
+    able: i64 = len({host_of(peer) for peer in members}) if node.is_one_of_many else len(members)
+    return min(REPLICATE_DEFAULT_MAX, able)
+
+
+def regard_hosts(node: Node) -> None:
+    """After a link or a member came or went: who is on which machine, and what follows for most jobs."""
+    linked = [peer for peer in node.peers if peer.index == ME or peer.is_linked]
+    hosts: i64 = len({host_of(peer) for peer in linked})
+    node.shares_hosts = 1 < hosts < len(linked)
+    node.is_alone = copies_in_the_end(node) == 1
+    home.forget_orders(node)
