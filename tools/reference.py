@@ -251,6 +251,36 @@ def verdict(error: Error) -> str:
     return "no, change the call"
 
 
+UNKNOWN_FROM = [
+    (
+        "ADDJOB, ADDJOBS", "`NOREPL Timeout reached …`, `NOREPL job removed …`",
+        "copies were made, fewer than wanted. They are taken back; a node that is cut off cannot hear that",
+        "add again, with `UNIQUE` or if twice is fine; or look with SHOW",
+    ),
+    (
+        "ADDJOB, ADDJOBS with `UNIQUE` or `GROUP`", "`UNKNOWN …`, with the id",
+        "the node that decides about the key was asked, and went away before it answered",
+        "SHOW the id; with `UNIQUE` add again",
+    ),
+    (
+        "NACK, RELEASE, PROGRESS with `TOKEN`", "`UNKNOWN …` (KEEPALIVE answers with the word `unknown` for the job)",
+        "the node that gave the lease was asked, and did not answer",
+        "say it again, best at that node; the lease ends by itself",
+    ),
+    (
+        "WORKING, BATCH", "`UNKNOWN …`", "the node that has to do it was asked, and did not answer",
+        "say it again: twice does no harm",
+    ),
+    (
+        "any that changes something", "none: the connection broke, or the node said nothing",
+        "nobody knows how far it came",
+        "the client repeats questions, KEEPALIVE and idempotent adds by itself. ACKJOB may be repeated, an add without "
+        "`UNIQUE` only if twice is fine",
+    ),
+]
+"""Which commands can end without anybody knowing whether they were carried out."""
+
+
 def errors_page() -> str:
     rows = []
     for text in sorted(command_errors(), key=lambda each: (each.split()[0] != "ERR", each)):
@@ -260,9 +290,10 @@ def errors_page() -> str:
     return page(
         "Errors", "core/errors.py, core/commands/ and wire/resp.py",
         "An error reply is a code in capitals and words. Codes and words are Disque's wherever Disque has them. A "
-        "command that is answered with an error has changed nothing, unless the error is an internal one or says "
-        "UNKNOWN. `…` stands for something named at that place. The third column is the exception that Holdfast's own "
-        "client raises, in `holdfast.client.errors`; the last column answers: may I try again?",
+        "command that is answered with an error has changed nothing, unless the error is an internal one or is "
+        "`Unknown` in the client: [what nobody can know](#what-nobody-can-know). `…` stands for something named at "
+        "that place. The third column is the exception that Holdfast's own client raises, in `holdfast.client.errors`; "
+        "the last column answers: may I try again?",
         table(["code", "text", "Python", "try again?"], rows),
         "## Protocol errors\n\nA client that breaks the protocol, or sends more of it than the "
         "[limits](limits.md) allow, gets one of these, and its connection is closed.",
@@ -270,6 +301,9 @@ def errors_page() -> str:
         "## What only the client knows\n\nNot every failure is a reply. `Unknown` and the classes below it say that "
         "nobody can tell whether the command was carried out; they are never passed off as success or as failure.",
         "```text\n" + client_tree() + "\n```",
+        "## What nobody can know\n\nWhat these commands end with is raised as `Unknown`, with the ids in `.jobs` where "
+        "there are any. Every other error reply means that nothing was changed.",
+        table(["command", "reply", "what has happened", "what to do"], [list(row) for row in UNKNOWN_FROM]),
     )
 
 

@@ -161,7 +161,7 @@ SETTINGS: Final = [
     Setting("client-output-buffer-limit", OUTPUT_LIMIT, f"normal {256 * limits.MIB} {64 * limits.MIB} 60",
             "Close a client that does not read: at <hard> bytes, or above <soft> for <seconds>. 0: no limit."),
     Setting("maxmemory", SIZE, str(limits.MEMORY_DEFAULT), "Memory for jobs, queues and clients.",
-            low=limits.MIB),
+            low=1),
     Setting("maxmemory-policy", CHOICE, "acks",
             "At 95 % of maxmemory evict what nobody will get again (acks), or nothing (noeviction).",
             choices=("acks", "noeviction")),

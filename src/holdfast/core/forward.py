@@ -65,6 +65,7 @@ IS_ASYNC: Final = 2
 SAYS: Final = 4
 IS_SHARED: Final = 8
 IS_REPEATED: Final = 16
+SAYS_COPIES: Final = 32
 
 
 class FarSlot(Slot):
@@ -217,6 +218,7 @@ def write_add(node: Node, peer: Peer, add: Add) -> None:
     bus.write_i8(out, (
         (IS_MANY if add.is_many else 0) | (IS_ASYNC if options.is_async else 0) | (SAYS if options.says else 0)
         | (IS_SHARED if add.is_shared else 0) | (IS_REPEATED if add.is_repeated else 0)
+        | (SAYS_COPIES if options.says_copies else 0)
     ))
     bus.write_i64(out, node.now - add.asked)
     bus.write_i64(out, 0 if add.until == 0 else max(1, add.until - node.now))
@@ -258,6 +260,7 @@ def read_add(node: Node, peer: Peer, reader: Reader) -> Add:
     options.ondup = reader.u8() - 1
     options.is_async = flags & IS_ASYNC != 0
     options.says = flags & SAYS != 0
+    options.says_copies = flags & SAYS_COPIES != 0
     options.more = read_more(reader.name())
     queue = reader.name()
     prefix = reader.name()
@@ -340,6 +343,7 @@ def is_known(node: Node, add: Add) -> bool:
         assert add.slot is not None
         add.slot.jobs = task.slot.jobs
         add.slot.says = task.slot.says
+        add.slot.says_copies = task.slot.says_copies
         task.slot = add.slot
         task.session = add.session
         return True
@@ -365,10 +369,9 @@ def answer_known(node: Node, add: Add, jid: bytes, job: Job) -> None:
     if is_aborted or (job.state != ACKED and have < max(1, add.replicate)):
         keyed.refuse(node, add, errors.ADD_UNKNOWN % jid)
     elif add.is_many:
-        ids = [b"+%b\r\n" % keyed.id_text(add, i) for i in range(len(add.bodies))]
-        keyed.reply(node, add, b"*%d\r\n" % len(ids) + b"".join(ids))
+        keyed.answer_many(node, add, max(1, add.replicate))
     else:
-        keyed.answer(node, add, jid, b"added")
+        keyed.answer(node, add, jid, b"added", max(1, add.replicate))
 
 
 def fill(node: Node, slot: Slot, reply: bytes) -> None:

@@ -175,6 +175,7 @@ def carry_out(node: Node, add: Add) -> None:
     became = unique.take(node, jobs[0]) if more.unique else unique.ADDED
     if options.waits():
         slot = wait(node, add)
+        slot.says_copies = options.says_copies
         if options.says:
             slot.says = became
         replicate.begin(
@@ -190,15 +191,15 @@ def carry_out(node: Node, add: Add) -> None:
         gates.accepted(node, job)
         if options.replicate > 1:
             replicate.start_async(node, job)
-    if add.slot is None and not add.is_many and not options.says:
+    if add.slot is None and not add.is_many and not options.says and not options.says_copies:
         out = node.out
         out.append(43)  # +
         write_id(out, add.prefix, add.seqs[0], add.rnds[0], minutes_of(add))
         out.write(b"\r\n")
     elif add.is_many:
-        reply(node, add, b"*%d\r\n" % len(jobs) + b"".join([b"+%b\r\n" % id_text(add, i) for i in range(len(jobs))]))
+        answer_many(node, add, 1)
     else:
-        answer(node, add, id_text(add, 0), became)
+        answer(node, add, id_text(add, 0), became, 1)
 
 
 def make(node: Node, queue: Queue, add: Add, i: i64) -> Job:
@@ -264,8 +265,16 @@ def wait(node: Node, add: Add) -> Slot:
     return slot
 
 
-def answer(node: Node, add: Add, jid: bytes, became: bytes) -> None:
-    reply(node, add, replicate.added_text(jid, became if add.options.says else b""))
+def answer(node: Node, add: Add, jid: bytes, became: bytes, copies: i64) -> None:
+    """`copies`: of the job that was made; 0 if none was."""
+    options = add.options
+    said = copies if options.says_copies else replicate.NOT_SAID
+    reply(node, add, replicate.added_text(jid, became if options.says else b"", said))
+
+
+def answer_many(node: Node, add: Add, copies: i64) -> None:
+    ids = [id_text(add, i) for i in range(len(add.bodies))]
+    reply(node, add, replicate.many_text(ids, copies if add.options.says_copies else replicate.NOT_SAID))
 
 
 def refuse(node: Node, add: Add, error: bytes) -> None:

@@ -22,15 +22,23 @@ from holdfast.core import acks, federate, placement, records, requeue
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import ME, NODES_MAX, OLD_LIFE, SOMEBODY, Invitation, Peer, PeerFacts, close_move
+from holdfast.core.peers import (
+    ME,
+    NODES_MAX,
+    OLD_LIFE,
+    SOMEBODY,
+    Invitation,
+    Peer,
+    PeerFacts,
+    beat_ms,
+    close_move,
+)
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-BEATS_PER_TIMEOUT: Final = 4
-BEAT_MS_MAX: Final = 1000
 DIAL_WAIT_MS: Final = 500
 DIAL_WAIT_MS_MAX: Final = 5000
 MEET_WAIT_MS: Final = 250
@@ -185,16 +193,6 @@ def heard(node: Node, peer: Peer) -> None:
         node.notice(peer.node_id(), "heard again")
         peer.is_suspect = peer.is_failed = False
         peer.reports.clear()
-
-
-def is_heard(node: Node, peer: Peer) -> bool:
-    """Whether it has said something in the last few beats."""
-    return node.now - peer.heard < BEATS_PER_TIMEOUT * beat_ms(node)
-
-
-def beat_ms(node: Node) -> i64:
-    """Several in a node-timeout: one that comes late is no reason to give up a link."""
-    return min(BEAT_MS_MAX, node.node_timeout // BEATS_PER_TIMEOUT)
 
 
 def beat(node: Node) -> None:

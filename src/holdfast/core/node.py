@@ -917,7 +917,7 @@ class Node:
         self.heal_after = self.config.number("heal-after-ms")
         self.node_timeout = self.config.number("cluster-node-timeout")
         if self.beat.wake < NEVER:
-            self.alarms.at_latest(self.beat, self.now + membership.beat_ms(self))
+            self.alarms.at_latest(self.beat, self.now + peers.beat_ms(self))
         self.logs_handouts = self.config.text("journal-handouts") == "all"
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")

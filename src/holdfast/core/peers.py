@@ -34,6 +34,9 @@ SOMEBODY: Final = b"0" * 40
 """Stands in our sets for all nodes that others have named and that we cannot number. It never answers, so we collect
 no ending that it should hear of: those who named it to us know better, and do."""
 
+BEATS_PER_TIMEOUT: Final = 4
+BEAT_MS_MAX: Final = 1000
+
 # What a peer's bit stands for when it stands for none of our peers.
 UNEXPLAINED: Final = -1
 OLD_LIFE: Final = -2  # a life of a node that is over: whatever it held is gone
@@ -83,6 +86,7 @@ class Peer:
         self.clock: i64 = NEVER  # its wall clock less our steady one, at its last word; NEVER: it said none yet
         self.node_timeout: i64 = 0  # its own; 0: it said none yet
         self.full_until: i64 = 0  # it has refused a copy: no more are made there for a while
+        self.awaited: i64 = 0  # the last frame to it when an answer was late: it is slow until it acknowledges that one
         self.dial_at: i64 = 0
         self.dial_wait: i64 = 0
         self.calls: i64 = 0  # since it was last heard
@@ -130,6 +134,18 @@ class Peer:
         )
 
 
+    def is_slow(self) -> bool:
+        """Whether an answer is late, and nothing has come since that shows that it goes on."""
+        return self.acked < self.awaited
+
+    def is_expected(self, now: i64) -> bool:
+        """Reachable, or away for less than its node-timeout: it may be back in a moment."""
+        return (
+            self.index != ME and self.is_member and not self.is_suspect and not self.is_failed
+            and now >= self.leaving_until
+        )
+
+
 class Invitation:
     """An address at which we were told to meet somebody."""
 
@@ -167,6 +183,16 @@ def number(node: Node, facts: PeerFacts) -> Peer | None:
     node.peers.append(peer)
     node.by_id[facts.node_id] = peer
     return peer
+
+
+def beat_ms(node: Node) -> i64:
+    """How often nodes say that they are there. Several in a node-timeout: a late one is no reason to give up a link."""
+    return min(BEAT_MS_MAX, node.node_timeout // BEATS_PER_TIMEOUT)
+
+
+def is_heard(node: Node, peer: Peer) -> bool:
+    """Whether it has said something in the last few beats."""
+    return node.now - peer.heard < BEATS_PER_TIMEOUT * beat_ms(node)
 
 
 def count_bits(mask: i64) -> i64:
@@ -236,3 +262,8 @@ def reachable(node: Node) -> i64:
         if peer.is_reachable(node.now):
             n += 1
     return n
+
+
+def expected(node: Node) -> i64:
+    """Other nodes that can be given copies, now or when they are back from a restart."""
+    return sum([1 for peer in node.peers if peer.is_expected(node.now)])

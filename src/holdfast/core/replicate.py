@@ -10,6 +10,9 @@ the producer's patience ends first it gets NOREPL, and the job is ended as `abor
 acknowledged (acks.py): told to every node that may hold a copy until all have heard, because a copy that
 nobody tells would be delivered.
 
+A producer that names no number of copies is not kept waiting by a slow node: after PATIENCE looks it has those
+that are there, two at least while another node is heard, and the rest follow (`want_less`).
+
 A node short of memory, or leaving, keeps no copy of its own: it asks `replicate` others, and when they have
 it, one of them to queue it (ENQUEUE). A producer that does not want to wait for all copies (SYNC k, ASYNC)
 is answered sooner; the rest are made in the background, and asked for again until they are there
@@ -55,6 +58,13 @@ if TYPE_CHECKING:
 
 ONE_MORE_MS: Final = 50
 
+PATIENCE: Final = 3
+"""So many looks, ONE_MORE_MS apart, are answers waited for by a producer that names no number of copies. Looks and not
+milliseconds: after a nap of this node's own the answers are here, and have yet to be read."""
+
+NOT_SAID: Final = -1
+"""In place of a number of copies: the producer has not asked."""
+
 FULL_MS: Final = 10_000
 """How long a node that refused a copy is not asked by the healer."""
 
@@ -65,6 +75,7 @@ class Batch:
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs: list[Job] = jobs
         self.left: int = len(jobs)
+        self.copies: i64 = 0  # that each of those has which have been accepted
 
 
 @mypyc_attr(acyclic=True)
@@ -78,6 +89,7 @@ class Adding(Task):
         self.deadline: i64 = deadline
         self.wanted: i64 = wanted
         self.refused: i64 = 0
+        self.looks: i64 = 0
         self.version: i64 = 0  # of the set of holders that those asked have been told
         self.batch: Batch | None = None
         self.is_external: bool = False
@@ -87,10 +99,11 @@ class Adding(Task):
 
 def start(
     node: Node, session: Session, jobs: list[Job], timeout_ms: i64, is_batch: bool, wanted: i64, is_external: bool,
-    is_default: bool,
+    is_default: bool, says_copies: bool,
 ) -> None:
     """Ask others for copies; the session waits until `wanted` nodes have one."""
     slot = Slot()
+    slot.says_copies = says_copies
     session.slots.append(slot)
     deadline: i64 = node.now + timeout_ms if timeout_ms > 0 else 0
     begin(node, session, slot, jobs, deadline, is_batch, wanted, is_external, is_default)
@@ -175,13 +188,30 @@ def is_enough(node: Node, task: Adding) -> bool:
 
 
 def can_be_had(node: Node, task: Adding) -> i64:
-    """Copies, if everybody who may still take one does."""
+    """Copies, if every node takes one that is heard and has not refused."""
     count: i64 = 1
     for peer in node.peers:
-        is_open = peer.is_reachable(node.now) and not peer.bit & task.refused
+        is_open = placement.is_awaited(node, peer) and not peer.bit & task.refused
         if peer.index != ME and (is_open or peer.bit & task.confirmed):
             count += 1
     return count
+
+
+def want_less(node: Node, task: Adding) -> None:
+    """A producer that names no number of copies wants as many as can be had, and waits for no slow node."""
+    if node.broken("default-is-fixed"):
+        return
+    task.wanted = min(task.wanted, can_be_had(node, task))
+    is_over = task.looks >= PATIENCE or (task.deadline != 0 and node.now >= task.deadline)
+    if is_over and not node.broken("slow-node-awaited"):
+        task.wanted = min(task.wanted, max(placement.COPIES_SAFE, count_bits(task.confirmed)))
+
+
+def note_slow(node: Node, job: Job, task: Adding) -> None:
+    """Whoever has not answered for its copy by now is slow until it does."""
+    for peer in node.peers:
+        if peer.index != ME and peer.is_linked and peer.bit & job.holders & ~task.confirmed:
+            peer.awaited = peer.sent
 
 
 def send_copy(node: Node, peer: Peer, job: Job) -> None:
@@ -336,7 +366,9 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
             if is_first:
                 ask(node, job, 1)
             if task.is_default:
-                node.wake_at(job, node.now)  # fewer can be had than we thought
+                want_less(node, task)
+                if is_enough(node, task):
+                    accept(node, job, task)
     elif job.state != ACKED and not is_asked_again:
         # A healer's copy, or one that was asked for again: the next walk over all jobs (heal.py) finds another node.
         peer.full_until = node.now + FULL_MS
@@ -354,33 +386,49 @@ def accept(node: Node, job: Job, task: Adding) -> None:
         node.filling.pop(job, None)
         return  # it was accepted before, and now has all its copies
     able = peers.reachable(node) + 1  # beyond that it is for the healer
-    if count_bits(task.confirmed) < min(able, i64(job.replicate)) and not task.is_external:
+    had = count_bits(task.confirmed)
+    if had < min(able, i64(job.replicate)) and not task.is_external:
         rest = Adding(None, Slot(), 0, i64(job.replicate))  # SYNC: the others in the background
         rest.confirmed = task.confirmed
         rest.version = task.version
         job.task = rest
         node.filling[job] = None
+        if task.is_default:
+            node.count("added-with-fewer-copies")
     batch = task.batch
     if batch is None:
-        reply = added_text(node.id_text(job), task.slot.says)
+        reply = added_text(node.id_text(job), task.slot.says, had if task.slot.says_copies else NOT_SAID)
         begin_accepted(node, job, task)
         node.fill_slot(task.session, task.slot, reply)
         return
     batch.left -= 1
+    batch.copies = had if batch.copies == 0 else min(had, batch.copies)
     job.qtime = 0
     if batch.left == 0:
-        replies = BytesWriter()
-        replies.write(b"*%d\r\n" % len(batch.jobs))
+        ids = [node.id_text(each) for each in batch.jobs]
         for each in batch.jobs:
-            replies.write(b"+" + node.id_text(each) + b"\r\n")
             if each.state == WAIT_REPL:
                 begin_accepted(node, each, task)
-        node.fill_slot(task.session, task.slot, replies.getvalue())
+        node.fill_slot(task.session, task.slot, many_text(ids, batch.copies if task.slot.says_copies else NOT_SAID))
 
 
-def added_text(jid: bytes, says: bytes) -> bytes:
-    """The reply to ADDJOB: the id as a simple string; with SAYDUP also what became of the unique key."""
-    return b"*2\r\n$48\r\n%b\r\n$%d\r\n%b\r\n" % (jid, len(says), says) if says else b"+%b\r\n" % jid
+def added_text(jid: bytes, says: bytes, copies: i64) -> bytes:
+    """The reply to ADDJOB: the id as a simple string; with SAYDUP also what became of the unique key, with SAYCOPIES
+    how many copies there are."""
+    if not says and copies == NOT_SAID:
+        return b"+%b\r\n" % jid
+    text = b"$48\r\n%b\r\n" % jid
+    if says:
+        text += b"$%d\r\n%b\r\n" % (len(says), says)
+    if copies == NOT_SAID:
+        return b"*2\r\n" + text
+    return b"*%d\r\n%b:%d\r\n" % (3 if says else 2, text, copies)
+
+
+def many_text(ids: list[bytes], copies: i64) -> bytes:
+    """The reply to ADDJOBS: the ids; with SAYCOPIES also how many copies each of the jobs has at least."""
+    text = b"*%d\r\n" % len(ids) + b"".join([b"+%b\r\n" % jid for jid in ids])
+    return text if copies == NOT_SAID else b"*2\r\n%b:%d\r\n" % (text, copies)
 
 
 def begin_accepted(node: Node, job: Job, task: Adding) -> None:
@@ -425,7 +473,8 @@ def fill(node: Node) -> None:
         have = count_bits(task.confirmed)
         open_to = peers.linked(node) & ~task.refused
         for peer in node.peers:
-            if peer.bit & job.holders & ~task.confirmed & open_to and have < task.wanted:
+            is_missing = peer.bit & job.holders & ~task.confirmed & open_to != 0
+            if is_missing and have < task.wanted and (job.flying == 0 or node.broken("fill-floods")):
                 send_copy(node, peer, job)  # it may have been lost with a link: asking twice does no harm
         missing = task.wanted - count_bits(job.holders & (open_to | task.confirmed))
         if missing > 0:
@@ -454,13 +503,16 @@ def wake(node: Node, job: Job) -> None:
     """A job in wait-repl is due: ask one more node, or give up."""
     task = job.task
     assert isinstance(task, Adding)
-    if task.deadline != 0 and node.now >= task.deadline:
-        abort(node, job, errors.NO_REPL_TIMEOUT)
-        return
-    if task.is_default and not node.broken("default-is-fixed"):
-        task.wanted = min(task.wanted, can_be_had(node, task))
+    task.looks += 1
+    if task.looks >= PATIENCE:
+        note_slow(node, job, task)
+    if task.is_default:
+        want_less(node, task)
     if is_enough(node, task):
         accept(node, job, task)  # the machine that was still missing is out of reach by now
+        return
+    if task.deadline != 0 and node.now >= task.deadline:
+        abort(node, job, errors.NO_REPL_TIMEOUT)
         return
     if job.flying == 0:  # whoever has not answered by now lost its copy with a link
         for peer in node.peers:
@@ -502,7 +554,8 @@ def abandon(node: Node, job: Job) -> bool:
     job.queue.added += 1
     history.added(node, job)
     acks.mark(node, job, acks.DONE)
-    node.fill_slot(task.session, task.slot, b"+" + node.id_text(job) + b"\r\n")
+    had = count_bits(task.confirmed) if task.slot.says_copies else NOT_SAID
+    node.fill_slot(task.session, task.slot, added_text(node.id_text(job), task.slot.says, had))
     node.wake_at(job, node.now + acks.TAKE_OVER_MS)
     return True
 

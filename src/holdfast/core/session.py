@@ -42,6 +42,7 @@ class Slot:
         self.reply: bytes | None = reply
         self.jobs: list[Job] = []  # what the command wants to add
         self.says: bytes = b""  # what became of its unique key, where the producer wants to know
+        self.says_copies: bool = False  # and how many copies there are
 
 
 class Session(Alarm):

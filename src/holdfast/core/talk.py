@@ -138,7 +138,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
         link_down(node, peer)
     peer.is_linked = True
     peer.out = BytesWriter()
-    peer.sent = peer.acked = peer.received = 0
+    peer.sent = peer.acked = peer.received = peer.awaited = 0
     peer.owes_ack = False
     peer.fastest = NEVER
     peer.told = 0

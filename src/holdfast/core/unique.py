@@ -125,7 +125,7 @@ def meet(node: Node, add: Add) -> bool:
     ondup = add.options.ondup
     jid = id_of(node, taken)
     if jid == keyed.id_text(add, 0) and not node.broken("old-home-denies"):
-        keyed.answer(node, add, jid, b"added")  # we made it when we were first asked, and it has ended since
+        keyed.answer(node, add, jid, b"added", 1)  # we made it when we were first asked, and it has ended since
         return True
     if ondup == REJECT:
         keyed.refuse(node, add, errors.DUPLICATE % jid)
@@ -133,7 +133,7 @@ def meet(node: Node, add: Add) -> bool:
     if ondup == REPLACE and job is not None and is_waiting(job):
         return False
     assert ondup <= EXISTING or job is None or not is_waiting(job)
-    keyed.answer(node, add, jid, HAD)
+    keyed.answer(node, add, jid, HAD, 0)
     return True
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects, membership
+from holdfast.core import effects, membership, peers
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -332,7 +332,7 @@ class Server:
         bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node),
                   self.guard.to_nodes, self.guard.from_nodes)
         self.sockets.links.on_lost = bus.lost
-        bus.is_heard = partial(membership.is_heard, self.node)
+        bus.is_heard = partial(peers.is_heard, self.node)
         for listener in listeners:
             bus.listen(listener)
         for text, place in self.joins.items():

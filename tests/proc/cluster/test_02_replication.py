@@ -33,10 +33,21 @@ def test_more_copies_than_nodes_are_refused_at_once(cluster: Cluster, queue: str
     assert cluster[0].ask("ADDJOB", queue, "x", 5000, "REPLICATE", 8) == NOT_ENOUGH
     assert time.monotonic() - begin < 2
     cluster[6].kill()
-    until(lambda: cluster[0].counters()["cluster_reachable_nodes"] == 5)
+    until(lambda: cluster.sees(cluster[6], "fail"))
     assert cluster[0].ask("ADDJOB", queue, "x", 5000, "REPLICATE", 7) == NOT_ENOUGH
     assert len(cluster.holders(cluster[0].add(queue, "x", "REPLICATE", 6))) == 6
     assert cluster.copies(queue).keys() == {cluster[0].get(queue)}
+
+
+def test_a_node_that_restarts_is_waited_for(cluster: Cluster, queue: str) -> None:
+    """Seven copies of seven nodes, one of which has just gone: it counts until its node-timeout is over."""
+    cluster[6].kill()
+    until(lambda: cluster[0].counters()["cluster_reachable_nodes"] == 5)
+    with cluster[0].client() as producer:
+        producer.send("ADDJOB", queue, "x", 20_000, "REPLICATE", 7, "RETRY", 60)
+        cluster[6].launch()
+        job = producer.read()
+    assert isinstance(job, bytes) and len(cluster.holders(job)) == 7
 
 
 def test_stopped_nodes_are_replaced_by_others_while_there_are_any(cluster: Cluster, queue: str) -> None:

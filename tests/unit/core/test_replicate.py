@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core import replicate
+from holdfast.core.job import WAIT_REPL
 from holdfast.wire import bus
 
 from .making import Mesh
@@ -88,3 +89,82 @@ def test_replies_to_one_session_leave_as_one_piece_and_in_order() -> None:
     mesh.say(0, b"".join(bytes([bus.GOTJOB]) + mesh.node.id_text(job) + b"\x00" for job in (second, first)))
     expected = b"".join(b"+" + mesh.node.id_text(job) + b"\r\n" for job in (first, second))
     assert [data for _, data in mesh.node.wakeups] == [expected]
+
+
+def acknowledge(mesh: Mesh, number: int) -> None:
+    """The peer has had every frame of ours, and says no more than that."""
+    mesh.node.flush()
+    mesh.say(number, b"")
+
+
+def test_a_producer_that_names_no_number_waits_three_looks_for_a_slow_node() -> None:
+    mesh = Mesh("b", "c")
+    job = mesh.add("SAYCOPIES")
+    assert not mesh.confirm(job, 0)
+    mesh.wait(replicate.ONE_MORE_MS)
+    mesh.wait(replicate.ONE_MORE_MS)
+    assert job.state == WAIT_REPL
+    mesh.wait(replicate.ONE_MORE_MS)
+    assert job.state != WAIT_REPL and job in mesh.node.filling
+    assert mesh.node.wakeups[-1][1].endswith(b":2\r\n")
+    assert mesh.node.counters["added-with-fewer-copies"] == 1
+
+
+def test_a_nap_of_the_node_itself_makes_nobody_slow() -> None:
+    """Half a second passes in one look: the answers are here, and have yet to be read."""
+    mesh = Mesh("b", "c")
+    job = mesh.add()
+    mesh.wait(500)
+    assert job.state == WAIT_REPL and not any(peer.is_slow() for peer in mesh.peers)
+
+
+def test_two_copies_are_waited_for_while_another_node_is_heard() -> None:
+    mesh = Mesh("b", "c")
+    job = mesh.add()
+    for _ in range(10):
+        mesh.wait(replicate.ONE_MORE_MS)
+    assert job.state == WAIT_REPL
+    mesh.confirm(job, 1)
+    assert job.state != WAIT_REPL
+
+
+def test_a_slow_node_is_not_waited_for_again_until_it_acknowledges() -> None:
+    mesh = Mesh("b", "c")
+    first = mesh.add()
+    mesh.node.flush()
+    mesh.confirm(first, 0)
+    for _ in range(replicate.PATIENCE):
+        mesh.wait(replicate.ONE_MORE_MS)
+    assert [peer.is_slow() for peer in mesh.peers] == [False, True]
+    second = mesh.add()
+    assert mesh.asked(second) == [0, 1], "it gets its copy all the same"
+    mesh.confirm(second, 0)
+    assert second.state != WAIT_REPL
+    acknowledge(mesh, 1)
+    third = mesh.add()
+    mesh.confirm(third, 0)
+    assert third.state == WAIT_REPL, "it is quick again, and waited for"
+
+
+def test_an_add_whose_time_is_over_has_the_copies_that_are_there() -> None:
+    """The producer gives 60 ms and names no number: two copies are a reply, and one is none."""
+    mesh = Mesh("b", "c")
+    mesh.do("ADDJOB", "q", "body", "60")
+    job = mesh.node.all_jobs()[-1]
+    mesh.confirm(job, 0)
+    mesh.wait(60)
+    assert job.state != WAIT_REPL and mesh.node.wakeups[-1][1].startswith(b"+DI")
+    mesh.step(2, "ADDJOB", "q", "body", "60")
+    mesh.wait(60)
+    assert mesh.node.wakeups[-1][1].startswith(b"-NOREPL Timeout")
+
+
+@pytest.mark.parametrize(("words", "waits"), [(("REPLICATE", "3"), True), (("REPLICATE", "4"), False)])
+def test_a_node_that_has_just_gone_counts_until_it_is_suspect(words: tuple[str, ...], waits: bool) -> None:
+    mesh = Mesh("b", "c")
+    mesh.node.link_down(mesh.peers[1])
+    refused = mesh.do("ADDJOB", "q", "body", "5000", *words)
+    assert (refused is None) is waits
+    mesh.peers[1].is_suspect = True
+    again = mesh.step(2, "ADDJOB", "q", "body", "5000", *words).reply
+    assert again is not None and again.startswith(b"-NOREPL Not enough reachable nodes")

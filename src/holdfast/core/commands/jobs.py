@@ -17,7 +17,6 @@ from holdfast.core import (
     keyed,
     leases,
     longer,
-    peers,
     queues,
     records,
     remote,
@@ -57,7 +56,8 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     hands it out at most once. DELAY keeps it back that long. MAXLEN refuses it if so many jobs are queued
     at this node already. PRIORITY 9 is handed out before 0; 5 is normal. REPLICATE is how many nodes must
     hold it, `all` for every one; without it as many as can be had, up to three. ms-timeout is how long to
-    wait for them, 0 for ever; SYNC answers when so many have it, ASYNC at once, and the rest follow.
+    wait for them, 0 for ever; SYNC answers when so many have it, ASYNC at once, and the rest follow. With SAYCOPIES
+    the reply is the id and how many nodes hold the job now.
     """
     options = AddOptions()
     options.read(argv, 4)
@@ -71,12 +71,16 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     job = create(node, node.admit(argv[1], 1, len(argv[2]), options.maxlen), argv[2], options)
     if options.waits():
         replicate.start(
-            node, session, [job], timeout, False, options.sync, options.is_external, options.is_default
+            node, session, [job], timeout, False, options.sync, options.is_external, options.is_default,
+            options.says_copies,
         )
         return
     if options.replicate > 1:
         replicate.start_async(node, job)
-    write_added(node.out, job)
+    if options.says_copies:
+        node.out.write(replicate.added_text(node.id_text(job), b"", 1))
+    else:
+        write_added(node.out, job)
 
 
 def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -84,7 +88,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
 
     ADDJOBS queue ms-timeout count body [body ...] [options of ADDJOB]. The reply is an array of the ids in
     the order of the bodies. MAXLEN holds if all of them fit. With BATCH the first has the INDEX that is said, and each
-    other the next one.
+    other the next one. With SAYCOPIES the reply is that array and how many nodes hold each of them at least.
     """
     count = integer(argv[3], errors.COUNT_RANGE)
     if count < 1 or count > ADD_MANY_MAX:
@@ -110,14 +114,20 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         if options.more is not None:
             options.more = options.more.next()
     if options.waits():
-        replicate.start(node, session, jobs, timeout, True, options.sync, options.is_external, options.is_default)
+        replicate.start(
+            node, session, jobs, timeout, True, options.sync, options.is_external, options.is_default,
+            options.says_copies,
+        )
         return
-    out = node.out
-    write_array(out, count)
-    for job in jobs:
-        if options.replicate > 1:
+    if options.replicate > 1:
+        for job in jobs:
             replicate.start_async(node, job)
-        write_added(out, job)
+    if options.says_copies:
+        node.out.write(replicate.many_text([node.id_text(job) for job in jobs], 1))
+        return
+    write_array(node.out, count)
+    for job in jobs:
+        write_added(node.out, job)
 
 
 def settle(node: Node, options: AddOptions, count: i64) -> bool:
@@ -171,7 +181,8 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     With nothing there the call waits: TIMEOUT milliseconds, for ever by default, not at all with NOHANG,
     and answers with null when time is up. A call that had to wait gets one job. WITHCOUNTERS adds how often
     the job was refused and delivered again; WITHMETA its token, attempt, priority, headers and keys, always in this
-    order. The job's lease begins now: its RETRY time, or LEASEMS milliseconds.
+    order. The job's lease begins now: its RETRY time, or LEASEMS milliseconds. A node that is leaving hands out what it
+    holds; where it would have to wait it answers LEAVING.
     """
     count: i64 = 1
     timeout: i64 = 0
@@ -209,13 +220,12 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
     names = list(dict.fromkeys(argv[i + 1:]))  # a queue named twice is one queue
     if not names:
         raise BadRequest(errors.SYNTAX)
-    gives_away = node.is_leaving and peers.reachable(node) > 0  # what is here goes to nodes that stay
     ready: list[Queue] = []
     for name in names:
         queue = node.queues.get(name)
         if queue is not None:
             queue.used = node.now
-            if queue.size > 0 and queue.paused & PAUSE_OUT == 0 and not gives_away:
+            if queue.size > 0 and queue.paused & PAUSE_OUT == 0:
                 ready.append(queue)
     jobs = take(node, ready, min(count, COUNT_MAX))
     if jobs:

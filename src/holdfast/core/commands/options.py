@@ -51,17 +51,14 @@ class AddOptions:
         self.at: i64 = 0  # unix seconds
         self.ondup: i64 = -1
         self.says: bool = False  # the reply says what became of the unique key
+        self.says_copies: bool = False  # the reply says how many copies there are
         self.more: More | None = None
 
     def read(self, argv: list[bytes], i: int) -> None:
         """Options from argv[i] on, in any order; the last of a kind wins."""
         while i < len(argv):
             option = argv[i].upper()
-            if option == b"ASYNC" or option == b"SAYDUP":
-                if option == b"ASYNC":
-                    self.is_async = True
-                else:
-                    self.says = True
+            if self.read_word(option):
                 i += 1
                 continue
             if option == b"REPLICATE":
@@ -88,6 +85,18 @@ class AddOptions:
             else:
                 self.read_more(option, value_of(argv, i))
             i += 2
+
+    def read_word(self, option: bytes) -> bool:
+        """An option that has no value; whether it is one."""
+        if option == b"ASYNC":
+            self.is_async = True
+        elif option == b"SAYDUP":
+            self.says = True
+        elif option == b"SAYCOPIES":
+            self.says_copies = True
+        else:
+            return False
+        return True
 
     def asked(self) -> More:
         """The part of the options that plain jobs do not have."""
@@ -199,34 +208,52 @@ class AddOptions:
         if len(node.peers) == 1 and self.replicate == 0 and self.sync == 0 and self.delay == 0 and not node.is_leaving:
             self.replicate = self.sync = 1  # nobody else is
             return
-        reachable = peers.reachable(node)
-        needed: i64 = 0  # copies that must be had now; by default those that can be
-        if self.replicate == ALL_NODES:
-            self.replicate = reachable + 1
-        elif self.replicate == 0:
-            had = placement.copies_by_default(node)
-            if self.retry == 0 and not node.broken("once-copied"):
-                self.replicate = 1
-            elif node.is_leaving or node.level >= 1:
-                self.replicate = max(1, min(had, reachable)) if node.is_leaving else had
-            else:
-                self.replicate = placement.copies_in_the_end(node)
-                needed = had
-                self.is_default = self.sync == 0
+        self.is_external = node.is_leaving
+        if self.replicate == 0 and (self.retry > 0 or node.broken("once-copied")):
+            self.settle_default(node)
+        else:
+            self.settle_number(node)
+        if self.is_external and self.retry == 0:
+            raise Refused(errors.NO_REPL_LEAVING)
+
+    def settle_default(self, node: Node) -> None:
+        """As many copies as can be had without waiting for a slow node, and the rest later."""
+        had = placement.copies_by_default(node)
+        needed = had  # copies that must be had now
+        if node.is_leaving:
+            self.replicate = needed = max(1, min(had, placement.awake(node)))
+        elif node.level >= 1 and placement.awake(node) >= had:
+            self.is_external = True
+            self.replicate = had
+        else:
+            self.replicate = placement.copies_in_the_end(node)
+            self.is_default = self.sync == 0
         self.check_numbers(node)
-        if needed == 0:
-            needed = self.replicate
+        self.settle_sync(needed)
+        if self.is_external and peers.reachable(node) < self.replicate:
+            raise Refused(errors.NO_REPL_LEAVING)
+
+    def settle_number(self, node: Node) -> None:
+        """A number was said. A node that has just gone counts until it is suspect: it may be back in time."""
+        there = peers.reachable(node) if node.broken("refused-at-once") else peers.expected(node)
+        if self.replicate == ALL_NODES:
+            self.replicate = peers.reachable(node) + 1
+        elif self.replicate == 0:
+            self.replicate = 1
+        self.check_numbers(node)
+        self.settle_sync(self.replicate)
+        if node.level >= 1 and self.retry > 0 and peers.reachable(node) >= self.replicate:
+            self.is_external = True
+        if self.is_external and there < self.replicate:
+            raise Refused(errors.NO_REPL_LEAVING if there + 1 == self.replicate else errors.NO_REPL)
+        if self.replicate - 1 > there:
+            raise Refused(errors.NO_REPL)
+
+    def settle_sync(self, needed: i64) -> None:
         if self.sync == 0:
             self.sync = needed
         elif self.sync > self.replicate:
             raise BadRequest(errors.SYNC_OVER_REPLICATE)
-        self.is_external = node.is_leaving or (node.level >= 1 and reachable >= self.replicate and self.retry > 0)
-        if self.is_external and reachable < self.replicate:
-            raise Refused(errors.NO_REPL_LEAVING if reachable + 1 == self.replicate else errors.NO_REPL)
-        if self.is_external and self.retry == 0:
-            raise Refused(errors.NO_REPL_LEAVING)
-        if needed - 1 > reachable:
-            raise Refused(errors.NO_REPL)
 
     def waits(self) -> bool:
         """Whether the answer has to wait for other nodes."""

@@ -62,7 +62,7 @@ class Command:
 
 
 ADD_OPTIONS: Final = (
-    "[REPLICATE n|all] [SYNC n] [DELAY s | AT unix-s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC] "
+    "[REPLICATE n|all] [SYNC n] [DELAY s | AT unix-s] [RETRY s] [TTL s] [MAXLEN n] [PRIORITY 0-9] [ASYNC] [SAYCOPIES] "
     "[TENANT name] [DOMAIN name] [GROUP name [ONFAIL hold|skip]] "
     "[UNIQUE key [UNTIL done|started] [WINDOW s] [ONDUP existing|replace|reject] [SAYDUP]] "
     "[ATTEMPTS n] [BACKOFF s[:most]] [BATCH name INDEX n] [PARENT id] [HEADERS n name value ...]"

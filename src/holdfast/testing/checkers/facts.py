@@ -72,6 +72,7 @@ class JobFacts:
         self.ids: list[str] = []  # all ids ever seen with this body, in order: one, or something is wrong
         self.deliveries: list[Delivery] = []
         self.told: list[Told] = []
+        self.said_copies = 0  # by the answer; 0: it was not asked
         self.flushed = False  # a QFLUSH of its queue was sent after it was added
 
     @property
@@ -105,7 +106,9 @@ class JobFacts:
 
     @property
     def copies(self) -> int:
-        """How many copies the answer promised. The default and ASYNC promise one: what was had is not told."""
+        """How many copies the answer promised. ASYNC promises one, the default as many as were had."""
+        if self.said_copies:
+            return self.said_copies
         return 1 if self.add["async"] else max(1, int(self.add["replicate"]))
 
     def ending(self) -> int | None:
@@ -212,6 +215,7 @@ class Facts:
             job.outcome = "existing"  # there is no such job: its key was taken
         elif op.type == OK:
             self.know(job, op.value["id"])
+            job.said_copies = int(op.value.get("copies", 0))
             if "final_of" not in job.add:  # whose batch may have been closed before, elsewhere
                 self.prefixes[op.value["id"][2:10]] = op.node
         elif op.type == FAIL:

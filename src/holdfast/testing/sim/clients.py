@@ -131,7 +131,10 @@ def meaning(f: str, reply: Any) -> tuple[str, Value]:
     if isinstance(reply, Exception):
         return INFO if str(reply).startswith("UNKNOWN") else FAIL, {"error": str(reply)}
     if f == "add" and isinstance(reply, list):
-        return OK, {"id": text(reply[0]), "dup": text(reply[1])}
+        said: Value = {"id": text(reply[0])}
+        for each in reply[1:]:
+            said["copies" if isinstance(each, int) else "dup"] = each if isinstance(each, int) else text(each)
+        return OK, said
     if f == "add":
         return OK, {"id": text(reply)}
     if f == "get":

@@ -113,8 +113,7 @@ class Cluster(World):
         body = f"job{self.asked}"
         words = ["ADDJOB", queue, body, str(timeout_ms), "RETRY", str(retry_s), "TTL", str(ttl_s),
                  "DELAY", str(delay_s)]
-        if replicate:
-            words += ["REPLICATE", str(replicate)]
+        words += ["REPLICATE", str(replicate)] if replicate else ["SAYCOPIES"]
         if attempts:
             words += ["ATTEMPTS", str(attempts)]
         if backoff_s:

@@ -225,6 +225,12 @@ MUTANTS: Final[dict[str, str]] = {
     # -- 5, healing, leaving, returning ---------------------------------------------------------------------
     "heal-sends-first": "the healer sends the copy before it has recorded the new holder",
     "unknown-holder-believed": "a node that says it knows nothing of a job still counts as holding a copy",
+    "slow-node-awaited": "a producer that names no number of copies waits for a node that does not answer",
+    "slow-node-counted": "a node that has not answered is waited for with each job anew",
+    "slow-node-chosen": "a node that has not answered is given copies like those that do",
+    "silent-node-awaited": "the only other node is waited for, heard or not",
+    "refused-at-once": "a number of copies is refused although a node that has just gone may be back in time",
+    "fill-floods": "copies that wait in a link are sent once more each second",
     "default-is-fixed": "how many copies a job gets by default is decided when it is added, whatever comes after",
     "copies-in-doubt-dropped": "a copy that was on its way when a link ended counts as arrived",
     "everybody-heals": "every holder heals, not the first reachable one",

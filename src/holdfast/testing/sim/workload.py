@@ -19,8 +19,7 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
     """An ADDJOB as sent, and as the history tells it."""
     body = f"b{add.number}"
     words = ["ADDJOB", add.queue, body + PADDING * add.size, str(add.timeout_ms)]
-    if add.replicate:
-        words += ["REPLICATE", str(add.replicate)]
+    words += ["REPLICATE", str(add.replicate)] if add.replicate else ["SAYCOPIES"]
     if add.retry_s >= 0:
         words += ["RETRY", str(add.retry_s)]
     words += ["TTL", str(add.ttl_s)]

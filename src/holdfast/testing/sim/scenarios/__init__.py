@@ -28,6 +28,7 @@ from holdfast.testing.sim.scenarios import (
     leases,
     limits,
     once,
+    slow_nodes,
     stages,
     times,
     unique,
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
         acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages, handbacks,
+        slow_nodes,
     )
     for each in scenarios_of(module)
 }
