@@ -37,6 +37,7 @@ class AddOptions(TypedDict, total=False):
     maxlen      refuse (`MaxLen`) if the queue already holds this many
     priority    0 to 9, 9 first
     is_async    answer before the copies are made
+    say_copies  the id that is returned is an `AddedId`: its `.copies` says how many nodes hold the job now
     unique      at most one pending job of the queue has this key; adding again answers with the id that is there
     until       how long the key is taken: until the job is "done", or "started"
     window      seconds for which the key stays taken even if the job has ended
@@ -63,6 +64,7 @@ class AddOptions(TypedDict, total=False):
     maxlen: int
     priority: int
     is_async: bool
+    say_copies: bool
     unique: str
     until: Literal["done", "started"]
     window: float
@@ -128,6 +130,7 @@ _WORDS: Final[dict[str, Callable[..., list[Arg]]]] = {
     "maxlen": _count("maxlen"),
     "priority": _count("priority"),
     "is_async": lambda value: ["ASYNC"] if value else [],
+    "say_copies": lambda value: ["SAYCOPIES"] if value else [],
     "unique": _key("unique"),
     "until": _key("until"),
     "window": _seconds("window"),

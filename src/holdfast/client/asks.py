@@ -89,9 +89,11 @@ def add(queue: str, body: Body, **options: Unpack[AddOptions]) -> Ask[str]:
     options = adding.settled("add", options)
     timeout = options.get("timeout", ADD_TIMEOUT_S)
     argv: list[Arg] = ["ADDJOB", checks.name(queue), checks.body_of(body), checks.timeout_ms(timeout)]
-    if options:
-        argv += adding.words(options)
-    return Ask(argv, values.text, timeout, again=bool(options.get("idempotent")))
+    if not options:
+        return Ask(argv, values.text, timeout)
+    argv += adding.words(options)
+    read = values.counted_id if options.get("say_copies") else values.text
+    return Ask(argv, read, timeout, again=bool(options.get("idempotent")))
 
 
 def add_many(
@@ -104,7 +106,7 @@ def add_many(
     argv: list[Arg] = [
         "ADDJOBS", checks.name(queue), checks.timeout_ms(timeout), len(many), *many, *adding.words(options)
     ]
-    return Ask(argv, values.ids, timeout)
+    return Ask(argv, values.counted_ids if options.get("say_copies") else values.ids, timeout)
 
 
 def take(

@@ -5,7 +5,7 @@ could it have happened? The three families answer them; everything else is detai
 
     Error                     has `.code` (first word of the node's reply) and `.text` (the rest)
     ├─ Refused                the node will not do it now; nothing was kept; safe to try again, or elsewhere
-    │   ├─ NoRepl             fewer reachable nodes than `replicate`
+    │   ├─ NoRepl             fewer nodes than `replicate`; said at once
     │   ├─ Paused             the queue takes no jobs at the moment
     │   ├─ MaxLen             the queue is as long as it may get
     │   ├─ OutOfMemory        the node is full
@@ -23,6 +23,7 @@ could it have happened? The three families answer them; everything else is detai
     │   ├─ NotAllowed         no password, or the wrong one, or no right to do this
     │   └─ NotAvailable       this version of Holdfast cannot do it
     ├─ Unknown                we cannot say if it happened; has `.jobs`, the ids it is about
+    │   ├─ CopiesLate         the copies were not made in time; they are taken back from all who can hear it
     │   ├─ ConnectionLost     the connection broke after the command was sent
     │   ├─ NoAnswer           the node stayed silent for longer than it may
     │   └─ BadReply           the node answered something this client does not understand
@@ -67,7 +68,7 @@ class Refused(Error):
 
 
 class NoRepl(Refused):
-    """Fewer reachable nodes than the job's `replicate`, or they did not answer in time."""
+    """There are fewer nodes than the job's `replicate`. Said at once: nothing was copied."""
 
     code = "NOREPL"
 
@@ -181,6 +182,13 @@ class Unknown(Error):
     """The jobs the call was about, where they had ids already."""
 
 
+class CopiesLate(Unknown):
+    """Fewer nodes than `replicate` had a copy in time. The copies are taken back, but a node that is cut off does not
+    hear of that, and may hand its copy out."""
+
+    code = "NOREPL"
+
+
 class ConnectionLost(Unknown):
     """The connection broke after the command had been sent."""
 
@@ -222,17 +230,20 @@ _BY_CODE: Final[dict[str, type[Error]]] = {
     "TRYAGAIN": Refused,
     "UNREACHED": Refused,
 }
-# These share the code ERR with every syntax error: only the text tells them apart.
-_BY_TEXT: Final[tuple[tuple[str, type[Error]], ...]] = (
-    ("max number of clients", TooManyClients),
-    ("invalid password", NotAllowed),
+# These share their code with others: only the text tells them apart.
+_BY_TEXT: Final[tuple[tuple[str, str, type[Error]], ...]] = (
+    ("ERR", "max number of clients", TooManyClients),
+    ("ERR", "invalid password", NotAllowed),
+    ("NOREPL", "Timeout reached", CopiesLate),
+    ("NOREPL", "job removed", CopiesLate),
 )
+_SHARED: Final = frozenset(code for code, _, _ in _BY_TEXT)
 
 
 def from_reply(line: str) -> Error:
     """Turn the text of an error reply into the exception that stands for it."""
     code, _, text = line.partition(" ")
-    kind = _BY_CODE.get(code)
-    if kind is None:
-        kind = next((k for begins, k in _BY_TEXT if text.startswith(begins)), BadRequest)
+    kind = _BY_CODE.get(code, BadRequest)
+    if code in _SHARED:
+        kind = next((k for c, begins, k in _BY_TEXT if c == code and text.startswith(begins)), kind)
     return kind(text, code)

@@ -1,9 +1,12 @@
 """Which commands may go over a connection that others use, and which must not.
 
 A command whose answer is never far shares a connection with those of other calls (see `shared`). One that waits, or of
-which we can't tell, has a connection to itself until its answer is here. And one that changes its connection (MONITOR,
-CLIENT REPLY, AUTH …) is refused: it would change it for some later call, and what the node then sends would be taken
-for that call's answer.
+which we can't tell, has a connection to itself until its answer is here. In between are those that a node answers at
+once in calm times, and that wait for another node otherwise (`may_wait`): an add whose key another node decides about,
+or that wants a number of copies. They share only when too many of them are under way.
+
+One that changes its connection (MONITOR, CLIENT REPLY, AUTH …) is refused: it would change it for some later call, and
+what the node then sends would be taken for that call's answer.
 
 And which of them a node answers at once, however much there is in it, and which only look, so that asking twice does no
 harm.
@@ -23,6 +26,11 @@ from .target import Target
 SHARED_PATIENCE_S: Final = ADD_TIMEOUT_S
 """A call that may wait longer than this has a connection of its own."""
 ALONE: Final = frozenset(("GETJOB", "WAITJOB"))
+ADDS: Final = frozenset(("ADDJOB", "ADDJOBS"))
+WAIT_FOR_NODES: Final = frozenset(("UNIQUE", "GROUP", "REPLICATE", "SYNC"))
+"""Options of an add whose answer may have to wait for a node that is away."""
+ASK_NODES: Final = frozenset(("EXPLAIN", "CANCEL", "ENQUEUE", "MOVE", "PRIORITY"))
+"""Commands that ask the other nodes, and wait a second for one that says nothing."""
 CAN_SHARE: Final = os.name != "nt"
 """Elsewhere the kernel does not understand how long we wait for an answer."""
 DOUBT_S: Final = 1.0
@@ -65,6 +73,8 @@ def only_looks(argv: Argv) -> bool:
 def give_up_after(commands: Sequence[Argv], patience: float | None, target: Target) -> float | None:
     """Seconds until a call is given up on whose node does not even answer a PING; None: it may wait for ever. What may
     keep the node busy has as long as if nobody had asked."""
+    if all(argv[0] in ADDS for argv in commands):
+        return 0.0  # who asks for copies is awake
     if patience is None or all(_is_in(argv, AT_ONCE) for argv in commands):
         return patience
     return target.allowance(patience)
@@ -74,6 +84,8 @@ def doubt_after(commands: Sequence[Argv], patience: float | None, target: Target
     """Seconds until an answer is so late that it is worth asking whether the node is there; None: it is not."""
     if target.answer_timeout is None:
         return None
+    if all(argv[0] in ADDS for argv in commands):
+        patience = 0.0
     if patience is None:
         return target.answer_timeout
     if not all(_is_in(argv, AT_ONCE) for argv in commands):
@@ -93,6 +105,17 @@ def shares(argv: Argv, patience: float | None, target: Target) -> bool:
     return (
         argv[0] in SHARED and patience is not None and patience <= SHARED_PATIENCE_S and can_share(target)
     )
+
+
+def may_wait(argv: Argv) -> bool:
+    """Of a command that may be shared: may its answer have to wait for another node?"""
+    command = argv[0]
+    if command == "ADDJOB":
+        return len(argv) > 4 and not WAIT_FOR_NODES.isdisjoint(argv[4:])
+    if command == "ADDJOBS":
+        count = argv[3]
+        return isinstance(count, int) and not WAIT_FOR_NODES.isdisjoint(argv[4 + count:])
+    return command in ASK_NODES or (command == "WORKER" and argv[1] == "LIST")
 
 
 def can_share(target: Target) -> bool:

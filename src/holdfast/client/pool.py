@@ -1,10 +1,12 @@
 """The connections of one queue: shared ones for short calls, one each for calls that wait for jobs.
 
-Commands that the node answers at once share one connection per node (`shared`), and adds, which may have to wait for
-copies, share another, so that an ack never waits behind an add. A GETJOB keeps its connection busy for as long as it
-waits, and so does whatever else does not share (`manners`): such a call takes an idle connection or makes a new one,
-and puts it back when the answer is here. There are at most WAITING_MAX of them; more are refused, since waiting for a
-place to wait could last for ever.
+No call waits for another's answer. Commands that the node answers at once share one connection per node (`shared`),
+and adds, which may have to wait for copies, share another. When an answer is late there, calls that come after it go
+over the next, of at most LINES_MAX. A GETJOB keeps its connection busy for as long as it waits, and so does whatever
+else does not share (`manners`): such a call takes an idle connection or makes a new one, and puts it back when the
+answer is here. There are at most WAITING_MAX of them; more are refused, since waiting for a place to wait could last
+for ever. Calls that wait for another node now and then (`may_wait`) have connections to themselves as well, up to
+ASIDE_MAX at a time; more of them share.
 
 Which node? `nodes` knows an order. The first that can be reached is used. A node that is leaving, or still loading, has
 not done anything when it says so: the next one is asked. One whose connection breaks is left to the caller as
@@ -34,7 +36,7 @@ from .attending import Attending, answers
 from .connection import AsyncConnection, Connection
 from .errors import Closed, Error, Leaving, Loading, NoAnswer, TooManyClients, Unknown, Unreachable
 from .knocking import ANSWERS_S, Knocking
-from .manners import SHARED_PATIENCE_S, can_share, check_shared, shares
+from .manners import SHARED_PATIENCE_S, can_share, check_shared, may_wait, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
@@ -42,6 +44,11 @@ from .target import Target, none_reachable
 
 T = TypeVar("T")
 WAITING_MAX: Final = 1000
+ASIDE_MAX: Final = 100
+"""So many calls that may have to wait for another node have a connection each. A burst of thousands must not open
+thousands of connections."""
+LINES_MAX: Final = 8
+"""Shared connections of a kind to one node, all but the first for calls that would come behind a late answer."""
 NOT_NOW: Final = (Leaving, Loading)
 
 
@@ -98,14 +105,16 @@ class Pool(_Trying):
         for target in order:
             is_last = target is order[-1]
             try:
-                if undo is None and shares(argv, patience, target):
+                if undo is not None or not shares(argv, patience, target):
+                    reply = self._alone(target, argv, patience, undo, is_last)
+                elif self._aside < ASIDE_MAX and may_wait(argv):
+                    reply = self._beside(target, argv, patience, is_last)
+                else:
                     line = self._line(target, patience != 0, is_last)
                     try:
                         reply = line.call(argv)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
                         reply = self._line(target, patience != 0, is_last).call(argv)
-                else:
-                    reply = self._alone(target, argv, patience, undo, is_last)
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
                 continue
@@ -142,7 +151,7 @@ class Pool(_Trying):
         with self._lock:
             self._is_closed = True
             connections = [*chain.from_iterable(self._idle.values()), *self._busy]
-            lines = list(self._lines.values())
+            lines = list(chain.from_iterable(self._lines.values()))
             self._idle.clear()
         self._knocking.close()
         for connection in connections:
@@ -152,19 +161,25 @@ class Pool(_Trying):
 
     def _line(self, target: Target, is_for_adds: bool, is_last: bool = False) -> Shared:
         """The shared connection to a node. `is_last`: there is no other node to go to."""
-        key = (target, is_for_adds)
-        line = self._lines.get(key)
-        if line is not None and line.is_good():
-            return line
-        with self._making:  # One thread connects, the others wait for what it brings.
-            line = self._lines.get(key)
-            if self._is_closed:
-                raise closed()
-            if line is None or not line.is_good():
-                line = Shared(self._open(target, is_last), SHARED_PATIENCE_S if is_for_adds else 0.0)
-                with self._lock:
-                    self._lines[key] = line
-                self.nodes.worked(target)
+        for line in self._lines.get((target, is_for_adds), ()):
+            if line.is_free():
+                return line
+        with self._lock:
+            making = self._making.setdefault(target, threading.Lock())
+        with making:  # One thread connects, the others wait for what it brings.
+            return self._make_line(target, is_for_adds, is_last)
+
+    def _make_line(self, target: Target, is_for_adds: bool, is_last: bool) -> Shared:
+        if self._is_closed:
+            raise closed()
+        lines = [line for line in self._lines.get((target, is_for_adds), ()) if line.is_good()]
+        best = min(lines, key=Shared.late_by, default=None)
+        if best is not None and (best.is_free() or len(lines) >= LINES_MAX):
+            return best
+        line = Shared(self._open(target, is_last), SHARED_PATIENCE_S if is_for_adds else 0.0)
+        with self._lock:
+            self._lines[target, is_for_adds] = [*lines, line]
+        self.nodes.worked(target)
         return line
 
     def _learn(self, target: Target) -> None:
@@ -219,6 +234,20 @@ class Pool(_Trying):
             with self._lock:
                 self._waiting -= is_waiting
 
+    def _beside(self, target: Target, argv: Argv, patience: float | None, is_last: bool) -> Reply:
+        """A call that could share, over a connection of its own: it may have to wait for another node."""
+        with self._lock:
+            self._aside += 1
+        try:
+            connection = self._checkout(target, is_last)
+            try:
+                return connection.call(argv, patience)
+            finally:
+                self._checkin(connection)
+        finally:
+            with self._lock:
+                self._aside -= 1
+
     def _alone_many(self, target: Target, commands: Sequence[Argv], is_last: bool) -> list[Reply]:
         connection = self._checkout(target, is_last)
         try:
@@ -272,12 +301,14 @@ class Pool(_Trying):
         """Start with nothing: in a new pool, and in a forked child."""
         self._lock = threading.Lock()
         self._knocking = Knocking(self.nodes)
-        self._making = threading.Lock()
+        self._making: dict[Target, threading.Lock] = {}
         self._waiting = 0
         """Calls that wait for jobs, or may."""
+        self._aside = 0
+        """Calls that could share, and have a connection of their own."""
         self._idle: defaultdict[Target, list[Connection]] = defaultdict(list)
         self._busy: set[Connection] = set()
-        self._lines: dict[tuple[Target, bool], Shared] = {}
+        self._lines: dict[tuple[Target, bool], list[Shared]] = {}
 
 
 _POOLS: Final[WeakSet[Pool]] = WeakSet()
@@ -303,10 +334,11 @@ class AsyncPool(_Trying):
         self._attending = Attending(self.nodes, doubt_s)
         self._making: dict[tuple[Target, bool], asyncio.Task[AsyncShared]] = {}
         self._waiting = 0
+        self._aside = 0
         self._idle: defaultdict[Target, list[AsyncConnection]] = defaultdict(list)
         self._busy: set[AsyncConnection] = set()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._lines: dict[tuple[Target, bool], AsyncShared] = {}
+        self._lines: dict[tuple[Target, bool], list[AsyncShared]] = {}
 
     async def call(
         self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
@@ -315,15 +347,17 @@ class AsyncPool(_Trying):
         failures: list[Error] = []
         for target in self.nodes.order(near):
             try:
-                if undo is None and shares(argv, patience, target):
+                if undo is not None or not shares(argv, patience, target):
+                    reply = await self._alone(target, argv, patience, undo)
+                elif self._aside < ASIDE_MAX and may_wait(argv):
+                    reply = await self._beside(target, argv, patience)
+                else:
                     line = await self._line(target, patience != 0)
                     try:
                         reply = await self._over(line, line.call(argv), [argv], patience)
                     except Unreachable:  # It broke under another call, before anything of ours was sent.
                         line = await self._line(target, patience != 0)
                         reply = await self._over(line, line.call(argv), [argv], patience)
-                else:
-                    reply = await self._alone(target, argv, patience, undo)
             except (Unreachable, Unknown) as error:
                 self._failed(target, error, failures)
                 continue
@@ -374,7 +408,7 @@ class AsyncPool(_Trying):
         self._idle.clear()
         for connection in connections:
             await connection.close()
-        for line in self._lines.values():
+        for line in chain.from_iterable(self._lines.values()):
             await line.close()
         if self._leaving:
             await asyncio.wait(self._leaving)
@@ -382,9 +416,12 @@ class AsyncPool(_Trying):
     async def _line(self, target: Target, is_for_adds: bool) -> AsyncShared:
         """The shared connection to a node."""
         key = (target, is_for_adds)
-        line = self._lines.get(key)
-        if line is not None and line.is_good():
-            return line
+        lines = self._lines.get(key, [])
+        for line in lines:
+            if line.is_free():
+                return line
+        if len(lines) >= LINES_MAX and all(line.is_good() for line in lines):
+            return min(lines, key=AsyncShared.late_by)
         making = self._making.get(key)
         if making is None:
             making = self._making[key] = asyncio.get_running_loop().create_task(self._make_line(target, is_for_adds))
@@ -400,7 +437,7 @@ class AsyncPool(_Trying):
             if self._was_closed():
                 await line.close()
                 raise closed()
-            self._lines[key] = line
+            self._lines[key] = [*(each for each in self._lines.get(key, ()) if each.is_good()), line]
             self.nodes.worked(target)
             return line
         finally:
@@ -446,6 +483,18 @@ class AsyncPool(_Trying):
                 self._checkin(connection)
         finally:
             self._waiting -= is_waiting
+
+    async def _beside(self, target: Target, argv: Argv, patience: float | None) -> Reply:
+        """See `Pool._beside`."""
+        self._aside += 1
+        try:
+            connection = await self._checkout(target)
+            try:
+                return await self._attending.attend(target, connection.call(argv, patience), [argv], patience)
+            finally:
+                self._checkin(connection)
+        finally:
+            self._aside -= 1
 
     async def _alone_many(self, target: Target, commands: Sequence[Argv]) -> list[Reply]:
         connection = await self._checkout(target)

@@ -1,7 +1,8 @@
 """One connection under many calls: the commands of all threads, or all tasks, share its round trips.
 
 Only commands that the node answers at once may go here, or at least within a bounded time: answers come in the order
-of the commands, so one that waits holds up all behind it. A GETJOB has a connection of its own (see `pool`).
+of the commands, so one that waits holds up all behind it. A GETJOB has a connection of its own (see `pool`). Should an
+answer be late all the same, no further call is sent behind it (`is_free`).
 
 Threads. A call puts its bytes into the outbox and itself into the line. Whoever finds nobody sending sends, all that
 is there, and looks again before it stops; whoever finds nobody reading reads, for everybody in the line, until its
@@ -36,15 +37,19 @@ WINDOW: Final = 1000
 """Commands of one call under way at once. A node must hold their answers while we still write."""
 IDLE_S: Final = 0.05
 """After so long without a call we look whether the node has hung up before we send."""
+LATE_S: Final = 0.1
+"""An answer that takes longer waits for something, and calls that come now should not wait with it. Not less: on a
+busy machine answers are late for no reason, and calls that share a packet are cheaper."""
 
 
 class _Ticket:
     """A place in the line."""
 
-    __slots__ = ("count", "error", "is_gone", "is_over", "is_reader", "replies", "sleep")
+    __slots__ = ("count", "error", "is_gone", "is_over", "is_reader", "replies", "since", "sleep")
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self.since = time.monotonic()
         self.replies: list[Reply] = []
         self.is_over = False
         self.is_reader = False
@@ -62,7 +67,7 @@ class Shared:
     """The connection for threads."""
 
     def __init__(self, connection: Connection, patience: float) -> None:
-        """Over a connection that is nobody else's any more."""
+        """Over a connection that is nobody else's any more. `patience`: how long an answer may be held back."""
         self.target = target = connection.target
         self._doubt = connection.doubt
         self._socket = connection.take_socket()
@@ -71,7 +76,7 @@ class Shared:
         self._socket.settimeout(None)
         if self._silence is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, kernels(self._silence))
-            early = self._silence if self._doubt is None else min(self._silence, patience + DOUBT_S)
+            early = self._silence if self._doubt is None else min(self._silence, DOUBT_S)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, kernels(early))
         self._reader = new_reader()
         self._lock = threading.Lock()
@@ -81,6 +86,17 @@ class Shared:
         self._is_read = False
         self._broken: Error | None = None
         self._used = time.monotonic()
+
+    def is_free(self) -> bool:
+        """Is it worth sending here, and is no answer late?"""
+        return self.is_good() and self.late_by() < LATE_S
+
+    def late_by(self) -> float:
+        """Seconds that the oldest call has waited; 0 if there is none."""
+        if self._line:
+            with contextlib.suppress(IndexError):  # Another thread has just read its answer.
+                return time.monotonic() - self._line[0].since
+        return 0.0
 
     def is_good(self) -> bool:
         """Is it worth sending here? If nothing is under way, look whether the node has hung up."""
@@ -278,6 +294,14 @@ class AsyncShared(asyncio.Protocol):
     def is_good(self) -> bool:
         return self._broken is None and self._transport is not None and not self._transport.is_closing()
 
+    def is_free(self) -> bool:
+        """Is it worth sending here, and is no answer late?"""
+        return self.is_good() and self.late_by() < LATE_S
+
+    def late_by(self) -> float:
+        """Seconds since the node has last said anything, while calls wait; 0 if none does."""
+        return self._loop.time() - self._heard if self._line else 0.0
+
     async def call(self, argv: Argv) -> Reply:
         """One command, its answer. Cancelled: the answer is passed over when it comes."""
         return await self._put(encode(argv), 1)[0]
@@ -297,9 +321,9 @@ class AsyncShared(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         self._outbox.append(data)
         futures = [self._loop.create_future() for _ in range(count)]
-        if not self._line and self._silence is not None:
+        if not self._line:
             self._heard = self._loop.time()
-            if self._watch is None:
+            if self._watch is None and self._silence is not None:
                 self._watch = self._loop.call_later(self._silence, self._check)
         self._line.extend(futures)
         return futures

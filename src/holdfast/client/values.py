@@ -162,6 +162,37 @@ def text(reply: Reply) -> str:
     return to_text(data(reply))
 
 
+class AddedId(str):
+    """The id of a job that was added with `say_copies`: it knows how many nodes held the job when that was answered."""
+
+    __slots__ = ("copies",)
+    copies: int
+    """0: no job was added, since the unique key was taken."""
+
+
+def counted_id(reply: Reply) -> AddedId:
+    """The reply to ADDJOB with SAYCOPIES: the id and the number of copies."""
+    found = items(reply)
+    if len(found) != 2:
+        raise unexpected("an id and a number of copies", reply)
+    return with_copies(text(found[0]), whole(found[1]))
+
+
+def counted_ids(reply: Reply) -> list[str]:
+    """The reply to ADDJOBS with SAYCOPIES: ids, and how many copies each has at least."""
+    found = items(reply)
+    if len(found) != 2:
+        raise unexpected("ids and a number of copies", reply)
+    copies = whole(found[1])
+    return [with_copies(each, copies) for each in ids(found[0])]
+
+
+def with_copies(job_id: str, copies: int) -> AddedId:
+    made = AddedId(job_id)
+    made.copies = copies
+    return made
+
+
 def items(reply: Reply) -> list[Reply]:
     """The reply is an array."""
     if isinstance(reply, list):

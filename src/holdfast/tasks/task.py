@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, Typ
 from holdfast.client import adding, checks
 from holdfast.client.adding import ADD_OPTIONS, AddOptions
 from holdfast.client.errors import BadRequest
-from holdfast.client.values import Waited
+from holdfast.client.values import AddedId, Waited
 
 from . import bodies
 from .outcomes import TaskFailed
@@ -45,6 +45,11 @@ class Added(Generic[R]):
 
     id: str
     app: App = field(repr=False, compare=False)
+
+    @property
+    def copies(self) -> int | None:
+        """How many nodes held the job when it was added; None unless the task has the option `say_copies`."""
+        return self.id.copies if isinstance(self.id, AddedId) else None
 
     def wait(self, timeout: float | None = None) -> R:
         """What the task returned. `TimeoutError`: not yet; `TaskFailed`: it never will."""

@@ -13,6 +13,9 @@ from holdfast.client import errors
     ("line", "kind", "family"),
     [
         ("NOREPL Not enough reachable nodes", errors.NoRepl, errors.Refused),
+        ("NOREPL Timeout reached before replicating", errors.CopiesLate, errors.Unknown),
+        ("NOREPL job removed (expired?) before", errors.CopiesLate, errors.Unknown),
+        ("NOREPL The node that decides about its key could not be reached", errors.NoRepl, errors.Refused),
         ("PAUSED Queue paused in input, try later", errors.Paused, errors.Refused),
         ("MAXLEN Queue is already longer", errors.MaxLen, errors.Refused),
         ("OOM command not allowed", errors.OutOfMemory, errors.Refused),

@@ -191,7 +191,7 @@ def test_a_connection_that_died_while_idle_is_replaced_unnoticed(
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
     stub.hang_up()
-    (line,) = pool._lines.values()
+    ((line,),) = pool._lines.values()
     monkeypatch.setattr("holdfast.client.shared.IDLE_S", -1.0)
     while line.is_good():  # The news travels through the kernel.
         pass
@@ -254,13 +254,13 @@ def test_places_to_wait_are_bounded(stub: Stub, monkeypatch: pytest.MonkeyPatch)
 def test_a_forked_child_makes_its_own_connections(stub: Stub) -> None:
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
-    (parents,) = pool._lines.values()
+    ((parents,),) = pool._lines.values()
     child = os.fork()
     if child == 0:
-        is_well = pool.call(["PING"]) == b"OK" and parents not in pool._lines.values()
+        is_well = pool.call(["PING"]) == b"OK" and [parents] not in pool._lines.values()
         os._exit(0 if is_well else 1)
     assert os.waitpid(child, 0)[1] == 0 and stub.connections == 2
-    assert pool.call(["PING"]) == b"OK" and list(pool._lines.values()) == [parents]
+    assert pool.call(["PING"]) == b"OK" and list(pool._lines.values()) == [[parents]]
     pool.close()
 
 
@@ -297,7 +297,7 @@ def test_async_dead_connections_and_dead_nodes_are_passed_over(stub: Stub, nobod
         pool = AsyncPool([nobody, Target(port=stub.port)])
         await pool.call(["PING"])
         stub.hang_up()
-        (line,) = pool._lines.values()
+        ((line,),) = pool._lines.values()
         while line.is_good():
             await asyncio.sleep(0)
         assert await pool.call(["PING"]) == b"OK"
@@ -360,7 +360,7 @@ def test_an_interrupted_caller_does_not_leave_others_waiting(stub: Stub, monkeyp
     stub.answer = lambda argv: b"+OK\r\n" if argv[0] in (b"PING", b"HELLO") else SILENCE
     pool = Pool([Target(port=stub.port)])
     pool.call(["PING"])
-    (line,) = pool._lines.values()
+    ((line,),) = pool._lines.values()
     raised: list[BaseException] = []
 
     def ask(words: list[str]) -> None:

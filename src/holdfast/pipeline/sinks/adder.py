@@ -58,6 +58,9 @@ class Adder:
             if isinstance(reply, Refused) or (isinstance(reply, Unknown) and self.has_keys):
                 last = reply
                 again.append(words)
+            elif isinstance(reply, Unknown):
+                said = "The job may yet be handed out: without unique keys it cannot be sent again safely"
+                raise Unknown(f"{reply.text}. {said} (in queue {words[1]!r})", reply.code)
             elif isinstance(reply, Error):
                 size = len(words[2]) if isinstance(words[2], bytes | str) else 0
                 raise BadRequest(f"{reply.text} (in queue {words[1]!r}, a body of {size} bytes)", reply.code)
