@@ -226,9 +226,16 @@ class Commands(Model):
             b"next-requeue-within", max(0, job.when - self.now) if job.when else NIL,
             b"next-awake-within", max(0, min(job.when or job.expire, job.expire) - self.now),
             b"body", NIL if is_spent else job.body,
+            b"status", self.status_of(job, is_leased),
             *([] if job.priority == 5 else [b"priority", job.priority]),
             *([b"leased", 1] if is_leased else []),
         ]
+
+    def status_of(self, job: Job, is_leased: bool) -> bytes:
+        if job.state != b"active":
+            return job.state
+        is_delayed = not job.was_queued and job.ctime // 1_000_000 + job.delay * 1000 > self.now
+        return b"leased" if is_leased else b"delayed" if job.delay and is_delayed else b"put-off"
 
     # -- queues --------------------------------------------------------------------------------------------
 
@@ -253,7 +260,7 @@ class Commands(Model):
             b"import-rate", 0, b"jobs-in", queue.ins, b"jobs-out", queue.outs, b"pause", PAUSES[queue.paused],
             b"acked", queue.acked, b"nacked", queue.nacked, b"dead", 0, b"expired", queue.expired, b"lease-lost", 0,
             b"out", queue.seen_out, b"delayed", queue.seen_delayed, b"dead-kept", 0,
-            b"added", queue.added, b"handed-out", queue.outs,
+            b"added", queue.added, b"handed-out", queue.outs, b"retrying", 0,
         ]
 
     def pause(self, who: int, args: list[bytes]) -> Any:

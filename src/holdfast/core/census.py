@@ -69,7 +69,9 @@ def note(node: Node, job: Job) -> None:
     elif job.state == DEAD:
         counting.dead += 1
     elif job.state == ACTIVE and not groups.is_held(job):  # who stands in line is queued
-        if job.flags & BACKING_OFF or not job.flags & (HANDED_OUT | QUEUED_BEFORE):
+        if job.flags & BACKING_OFF:
+            counting.retrying += 1
+        elif not job.flags & (HANDED_OUT | QUEUED_BEFORE):
             counting.delayed += 1
         elif job.flags & HANDED_OUT:
             counting.out += 1

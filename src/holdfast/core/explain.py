@@ -3,7 +3,7 @@
 Every reason not to hand a job out has a code, for programs, and words, for people; where it ends by itself, when. The
 reasons of each part of the scheduler are found by a function in REASONS: whoever adds a rule that can keep a job
 back adds its function there, and EXPLAIN knows it. A node that does not know the job, or knows it only as a copy,
-asks the others and gives the answer of the one that sees to it.
+asks the others and gives the answer of the one that hands it out.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, delay, groups, home, inquire, peek, peers, requeue
+from holdfast.core import believers, delay, groups, home, inquire, peek, peers, states, status
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -23,12 +23,10 @@ from holdfast.core.job import (
     ASKING,
     BACKING_OFF,
     DEAD,
-    HANDED_OUT,
     IN_DOUBT,
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
-    STATE_NAMES,
     WAIT_REPL,
     Job,
 )
@@ -70,8 +68,8 @@ class Explanation:
     """What one node says of a job."""
 
     def __init__(self, state: bytes) -> None:
-        self.state: bytes = state
-        self.weight: i64 = 0  # how much it should know: who sees to a job knows more than who has a copy
+        self.state: bytes = state  # a word of states.py, or `unknown`
+        self.weight: i64 = 0  # how much it should know: the node that hands a job out knows more than one with a copy
         self.reasons: list[Reason] = []
         self.history: list[bytes] = []
         self.keys: list[Key] = []  # about which one node decides
@@ -91,18 +89,13 @@ Finder = Callable[["Node", Job], list[Reason]]
 def is_waiting(node: Node, job: Job) -> bool:
     """Whether this node is to hand it out, as soon as nothing keeps it: more than one thing may.
 
-    Of a job that has ended, that a worker has or that another node sees to there is nothing more to say.
+    Of a job that has ended, that a worker has or that another node hands out there is nothing more to say.
     """
     if job.flags & IN_DOUBT or job.responsible != ME:
         return False
     if job.state == ACTIVE:
-        return not job.flags & MOVING and not is_out(node, job)
+        return not job.flags & MOVING and not status.is_out(node, job)
     return job.state == QUEUED or job.state == WAIT_REPL
-
-
-def is_out(node: Node, job: Job) -> bool:
-    is_with_worker = job.flags & HANDED_OUT != 0 and job.flags & (BACKING_OFF | ASKING) == 0
-    return is_with_worker and (job.retry == 0 or requeue.is_leased(node, job))
 
 
 def of_state(node: Node, job: Job) -> list[Reason]:
@@ -126,7 +119,7 @@ def of_state(node: Node, job: Job) -> list[Reason]:
 
 
 def of_absence(node: Node, job: Job) -> list[Reason]:
-    """It is known here and not queued: handed out, delayed, or seen to by another node."""
+    """It is known here and not queued: handed out, delayed, or with another node."""
     left = max(0, job.qtime - node.now) if job.qtime else NO_END
     if groups.is_held(job):
         return []  # of_group knows
@@ -134,12 +127,16 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
         return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
     if job.responsible != ME:
         peer = node.peers[job.responsible]
-        away = b"" if peer.is_linked else b", which cannot be reached"
-        words = b"this is a copy; node %b sees to it%b" % (peer_name(node, peer.index), away)
+        name = peer_name(node, peer.index)
+        if peer.is_linked:
+            words = b"node %b has this job, and hands it out or knows which worker has it; here is a copy" % name
+        else:
+            words = (b"node %b has this job and cannot be reached; if it does not come back, a node with a copy hands "
+                     b"it out" % name)
         return [Reason(b"elsewhere", words, left)]
-    if is_out(node, job) and job.retry == 0:
+    if status.is_out(node, job) and job.retry == 0:
         return [Reason(b"leased", b"at most once, and it was handed out%b: it is not queued again" % ago(node, job))]
-    if is_out(node, job):
+    if status.is_out(node, job):
         return [Reason(b"leased", b"a worker has it" + holder(node, job), left)]
     delayed = of_delay(node, job)
     if delayed or of_home(node, job):
@@ -280,15 +277,15 @@ def look(node: Node, jid: bytes) -> Explanation:
         found = Explanation(b"unknown")
         tomb = node.tombs.get(jid)
         if tomb is not None:
-            found.state = b"ended"
+            found.state = states.ENDED
             found.weight = 1
             found.reasons.append(Reason(b"ended", b"it has ended: " + ENDINGS[min(tomb.why, len(ENDINGS) - 1)]))
         elif jid in node.results.kept:
-            found.state = b"ended"
+            found.state = states.ENDED
             found.weight = 1
             found.reasons.append(Reason(b"ended", b"it has ended: acknowledged; its result is kept"))
         return found
-    found = Explanation(STATE_NAMES[groups.state_of(job)])
+    found = Explanation(status.of(node, job))
     found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
     for finder in REASONS:
         found.reasons += finder(node, job)

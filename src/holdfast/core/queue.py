@@ -35,6 +35,7 @@ class Tally:
     def __init__(self) -> None:
         self.out: i64 = 0  # with a consumer
         self.delayed: i64 = 0
+        self.retrying: i64 = 0  # failed, and waiting for the next attempt
         self.dead: i64 = 0  # and kept
         self.moving: i64 = 0  # given to another node that has not said yet that it took it
         self.ended: i64 = 0  # and not collected yet

@@ -13,7 +13,7 @@ from holdfast.core import census, inquire
 from holdfast.core.inquire import Question
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import Peer
-from holdfast.core.queue import Queue
+from holdfast.core.queue import PAUSE_NAMES, Queue
 from holdfast.core.reply import write_array, write_bulk, write_int
 from holdfast.core.session import Session
 from holdfast.wire import bus
@@ -28,9 +28,10 @@ QUEUES_MAX: Final = 10_000
 FIELDS: Final = [
     b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age", b"in-per-second", b"out-per-second",
     b"out", b"delayed", b"moving", b"ended", b"dead-kept", b"acked", b"nacked", b"dead", b"expired", b"lease-lost",
-    b"added", b"handed-out",
+    b"added", b"handed-out", b"retrying", b"pause",
 ]
-OLDEST: Final = 5  # of FIELDS: the largest counts, not the sum
+OLDEST: Final = FIELDS.index(b"oldest-age")  # the largest counts, not the sum
+PAUSE: Final = FIELDS.index(b"pause")  # bits: paused at one node is paused
 
 
 class View(Question):
@@ -42,9 +43,8 @@ class View(Question):
         row = self.rows.get(name)
         if row is None:
             self.rows[name] = values
-            return
-        for i in range(len(values)):
-            row[i] = max(row[i], values[i]) if i == OLDEST else row[i] + values[i]
+        else:
+            combine(row, values)
 
     def hear(self, node: Node, peer: Peer, reader: Reader) -> None:
         count = reader.u32()
@@ -54,7 +54,10 @@ class View(Question):
             name = reader.name()
             if len(name) > QUEUE_NAME_BYTES_MAX:
                 raise BadFrame("a queue name longer than there are")
-            self.add(name, [int(reader.long()) for _ in FIELDS])
+            values = [int(reader.long()) for _ in FIELDS]
+            if not 0 <= values[PAUSE] < len(PAUSE_NAMES):
+                raise BadFrame("a pause there is none of")
+            self.add(name, values)
 
     def reply(self, node: Node, out: BytesWriter) -> None:
         write_array(out, 2)
@@ -63,13 +66,28 @@ class View(Question):
             write_array(out, 2 + 2 * len(FIELDS))
             write_bulk(out, b"name")
             write_bulk(out, name)
-            for field, value in zip(FIELDS, self.rows[name]):
-                write_bulk(out, field)
-                write_int(out, value)
+            row = self.rows[name]
+            for i in range(len(FIELDS)):
+                write_bulk(out, FIELDS[i])
+                if i == PAUSE:
+                    write_bulk(out, PAUSE_NAMES[row[i]])
+                else:
+                    write_int(out, row[i])
         missing = inquire.missing(node, self)
         write_array(out, len(missing))
         for peer in missing:
             write_bulk(out, peer.node_id())
+
+
+def combine(row: list[int], values: list[int]) -> None:
+    """Take the figures of another node, or of another queue, into a row."""
+    for i in range(len(values)):
+        if i == OLDEST:
+            row[i] = max(row[i], values[i])
+        elif i == PAUSE:
+            row[i] |= values[i]
+        else:
+            row[i] += values[i]
 
 
 def ask(node: Node, session: Session, name: bytes) -> None:
@@ -96,7 +114,7 @@ def figures(node: Node, queue: Queue) -> list[int]:
         max(0, int(age)), int(queue.rate_in), int(queue.rate_out),
         int(tally.out), int(tally.delayed), int(tally.moving), int(tally.ended), int(tally.dead),
         int(queue.acked), int(queue.nacked), int(queue.died), int(queue.expired), int(queue.lease_lost),
-        int(queue.added), int(queue.handed_out()),
+        int(queue.added), int(queue.handed_out()), int(tally.retrying), int(queue.paused),
     ]
 
 

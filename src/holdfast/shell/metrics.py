@@ -19,6 +19,7 @@ from holdfast import form
 from holdfast.core import peers, views
 from holdfast.core.commands.cluster import members
 from holdfast.core.peers import ME
+from holdfast.core.queue import PAUSE_IN, PAUSE_OUT
 from holdfast.core.version import VERSION
 from holdfast.shell.exposition import Snapshot, text_of
 from holdfast.shell.settings import SettingsError
@@ -41,7 +42,9 @@ STUCK_S: Final = 15.0
 REQUEST_S: Final = 10.0
 
 # Of views.FIELDS: what is a state, and what a counter.
-STATES: Final = {"queued": b"len", "leased": b"out", "delayed": b"delayed", "dead": b"dead-kept"}
+STATES: Final = {
+    "queued": b"len", "leased": b"out", "delayed": b"delayed", "retrying": b"retrying", "dead": b"dead-kept",
+}
 COUNTED: Final = {
     "holdfast_jobs_added_total": b"added", "holdfast_jobs_redelivered_total": b"redelivered",
     "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"handed-out",
@@ -49,6 +52,8 @@ COUNTED: Final = {
     "holdfast_jobs_dead_total": b"dead", "holdfast_jobs_expired_total": b"expired",
     "holdfast_leases_lost_total": b"lease-lost",
 }
+PAUSES: Final = {"in": PAUSE_IN, "out": PAUSE_OUT}
+"""Which way a queue may be paused: `in` for producers, `out` for workers."""
 OTHERS: Final = "(others)"
 """In place of a queue: all that have no figures of their own."""
 
@@ -122,26 +127,29 @@ def take(server: Server) -> Snapshot:
 def add_queues(server: Server, found: Snapshot) -> None:
     node = server.node
     queues = list(node.queues.values())
-    others = dict.fromkeys([*views.FIELDS, b"redelivered"], 0)
+    others, redelivered = [0] * len(views.FIELDS), 0
     if len(queues) > QUEUES_MAX:
         queues.sort(key=lambda queue: queue.held, reverse=True)
     for place, queue in enumerate(queues):
-        row = dict(zip(views.FIELDS, views.figures(node, queue), strict=True))
-        row[b"redelivered"] = int(queue.redelivered)
+        values = views.figures(node, queue)
         if place < QUEUES_MAX:
-            add_queue(found, queue.name.decode("utf-8", "backslashreplace"), row)
+            add_queue(found, queue.name.decode("utf-8", "backslashreplace"), values, int(queue.redelivered))
         else:
-            for name, value in row.items():
-                others[name] = max(others[name], value) if name == b"oldest-age" else others[name] + value
+            views.combine(others, values)
+            redelivered += int(queue.redelivered)
     if len(queues) > QUEUES_MAX:
-        add_queue(found, OTHERS, others)
+        add_queue(found, OTHERS, others, redelivered)
 
 
-def add_queue(found: Snapshot, queue: str, row: dict[bytes, int]) -> None:
+def add_queue(found: Snapshot, queue: str, values: list[int], redelivered: int) -> None:
+    row = dict(zip(views.FIELDS, values, strict=True))
+    row[b"redelivered"] = redelivered
     for state, name in STATES.items():
         found.add("holdfast_queue_jobs", row[name], queue=queue, state=state)
     found.add("holdfast_queue_oldest_age_seconds", row[b"oldest-age"], queue=queue)
     found.add("holdfast_queue_workers_waiting", row[b"blocked"], queue=queue)
+    for way, bit in PAUSES.items():
+        found.add("holdfast_queue_paused", 1 if row[b"pause"] & bit else 0, queue=queue, way=way)
     for metric, name in COUNTED.items():
         found.add(metric, row[name], queue=queue)
 

@@ -51,9 +51,10 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
 
     After Disque's: how many of its jobs were acknowledged, given back, died, expired and were answered for too late,
     counted at the node where it happened. Then how many are with a worker, delayed, and dead and kept, of those that
-    this node sees to, by the last walk over all jobs: at most a second old below twenty thousand of them. Last, how
+    this node hands out, by the last walk over all jobs: at most a second old below twenty thousand of them. Then how
     many were added here, and how often one was handed out to a consumer here: a job that comes back, or moves from one
-    node to another, counts in `jobs-in` and `jobs-out` each time, but was added once.
+    node to another, counts in `jobs-in` and `jobs-out` each time, but was added once. Last, how many failed and wait
+    for their next attempt, counted as `out` and `delayed` are.
     """
     queue = node.queues.get(argv[1])
     out = node.out
@@ -61,7 +62,7 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
         write_null_array(out, session)
         return
     tally = census.tally(node, queue)
-    write_array(out, 40)
+    write_array(out, 42)
     write_bulk(out, b"name")
     write_bulk(out, queue.name)
     write_named(out, b"len", queue.size + queue.lined)
@@ -85,6 +86,7 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_named(out, b"dead-kept", tally.dead)
     write_named(out, b"added", queue.added)
     write_named(out, b"handed-out", queue.handed_out())
+    write_named(out, b"retrying", tally.retrying)
 
 
 def import_mask(node: Node, queue: Queue) -> i64:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, groups
+from holdfast.core import errors, groups, states, status
 from holdfast.core.commands.jobs import write_added
-from holdfast.core.commands.show import WAYS, way_of, write_job
+from holdfast.core.commands.show import write_job
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import id_seq, is_id
 from holdfast.core.job import (
@@ -50,7 +50,7 @@ class Scan:
         # Filters of jobs.
         self.queue: bytes | None = None
         self.states: list[int] = []
-        self.ways: list[bytes] = []  # of being active: leased, delayed, in-line
+        self.statuses: list[bytes] = []
         self.tenant: bytes = b""
         self.domain: bytes = b""
         self.group: bytes = b""
@@ -99,10 +99,10 @@ class Scan:
             self.queue = value_of(argv, i)
         elif word == b"STATE":
             name = value_of(argv, i).lower()
-            if name in WAYS:
-                self.ways.append(name)
-            elif name in STATE_NAMES and name != b"gone":
+            if name in STATE_NAMES and name != b"gone":
                 self.states.append(STATE_NAMES.index(name))
+            elif name in states.ABOUT:
+                self.statuses.append(name)
             else:
                 raise BadRequest(errors.BAD_STATE)
         elif word == b"TENANT":
@@ -143,9 +143,11 @@ class Scan:
             return False
         if (self.tenant or self.domain or self.group or self.unique or self.batch) and not self.takes_keys(job.more):
             return False
-        if not self.states and not self.ways:
+        if not self.states and not self.statuses:
             return True
-        return groups.state_of(job) in self.states or (bool(self.ways) and way_of(node, job) in self.ways)
+        if groups.state_of(job) in self.states:
+            return True
+        return len(self.statuses) > 0 and status.of(node, job) in self.statuses
 
     def takes_keys(self, more: More | None) -> bool:
         return more is not None and not (
@@ -163,7 +165,10 @@ def qscan(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def jscan(node: Node, session: Session, argv: list[bytes]) -> None:
-    """List jobs of this node, in pages: their ids, or with REPLY all what SHOW says of each."""
+    """List jobs of this node, in pages: their ids, or with REPLY all what SHOW says of each.
+
+    STATE takes a state of Disque's, or a status (see job-states.md).
+    """
     scan = Scan()
     scan.read(argv, 1, of_jobs=True)
     scan_jobs(node, session, scan)

@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import groups, leases, requeue
+from holdfast.core import groups, leases, states, status
 from holdfast.core.commands.jobs import write_job_id, write_named, write_nodes
 from holdfast.core.job import (
-    ACTIVE,
-    BACKING_OFF,
     HANDED_OUT,
-    IN_DOUBT,
-    MOVING,
-    QUEUED_BEFORE,
     SPECIAL,
     STATE_NAMES,
     Job,
@@ -22,7 +17,6 @@ from holdfast.core.job import (
 from holdfast.core.limits import PRIORITY_DEFAULT
 from holdfast.core.more import TRY_NAMES, UNTIL_STARTED, More
 from holdfast.core.parse import check_ids
-from holdfast.core.peers import ME
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
 
@@ -53,6 +47,8 @@ class Extra:
 def show(node: Node, session: Session, argv: list[bytes]) -> None:
     """Describe a job as names and values; null if it is not known here.
 
+    `state` is Disque's word, `status` says in one of more words what the job is doing (see job-states.md).
+
     Of a job that has more than a plain one it tells that as well: its keys (with `onfail skip` of a group, `until
     started` of a unique key, `index` in a batch) and headers, the rules for its failure, how its last hand-outs ended,
     why it is dead, and under which lease it is: token, worker, address, since when, and how far the worker says it is.
@@ -67,14 +63,16 @@ def show(node: Node, session: Session, argv: list[bytes]) -> None:
 
 
 def write_job(node: Node, session: Session, job: Job) -> None:
-    """What SHOW says. A job that uses an option of ours says so after Disque's thirty elements."""
+    """What SHOW says: Disque's thirty elements, then the status, and what options of ours the job uses."""
     out = node.out
     extra = Extra(session)
+    word = status.of(node, job)
+    extra.text(b"status", word)
     if job.priority != PRIORITY_DEFAULT:
         extra.number(b"priority", i64(job.priority))
     if job.flags & SPECIAL:
         write_special(node, job, extra)
-    if job.lease is None and way_of(node, job) == LEASED:
+    if job.lease is None and word == states.LEASED:
         extra.number(b"leased", 1)  # by a plain GETJOB: nobody asked for a token, and there is nothing else to tell
     write_array(out, 30 + 2 * extra.count)
     write_bulk(out, b"id")
@@ -104,25 +102,6 @@ def write_job(node: Node, session: Session, job: Job) -> None:
     else:
         write_bulk(out, job.body)
     out.write(extra.out.getvalue())
-
-
-LEASED = b"leased"
-DELAYED = b"delayed"
-IN_GROUP = b"in-line"
-WAYS = (LEASED, DELAYED, IN_GROUP)
-
-
-def way_of(node: Node, job: Job) -> bytes:
-    """What an active job waits for, where this node sees to it: its worker, the end of a delay or backoff, or those
-    before it in its group."""
-    if job.state != ACTIVE or job.responsible != ME or job.flags & (MOVING | IN_DOUBT):
-        return b""
-    if requeue.is_leased(node, job) or (job.retry == 0 and job.flags & HANDED_OUT):
-        return LEASED
-    if groups.is_held(job):
-        return IN_GROUP
-    is_delayed = job.flags & BACKING_OFF or not job.flags & QUEUED_BEFORE
-    return DELAYED if is_delayed and job.qtime > node.now else b""
 
 
 def write_special(node: Node, job: Job, extra: Extra) -> None:
