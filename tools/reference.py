@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the tables in the code: commands, settings, errors, limits, metrics.
+"""Writes docs/reference/ from the tables in the code: commands, settings, errors, limits, metrics, job states, HTTP.
 
 Each table stands in one place in src/, and these pages are made from it, so they cannot say anything else.
 `python -m tools.reference` writes them (`make docs`); a test fails when a page is not what this would write.
@@ -17,9 +17,11 @@ from holdfast.client.errors import BadRequest, Error, Refused, Unknown, from_rep
 from holdfast.core.commands.table import COMMANDS
 from holdfast.core.config import CHOICE, NUMBER, OUTPUT_LIMIT, SETTINGS, SIZE, SWITCH, Setting
 from holdfast.core.limits import DOMAINS_TOLD_MAX
+from holdfast.core.states import ABOUT as JOB_STATES
 from holdfast.shell.exposition import ABOUT
 from holdfast.shell.metrics import OTHERS, QUEUES_MAX, TIMED_MAX
 from holdfast.shell.settings import variable
+from tools import http_api
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "holdfast"
@@ -416,6 +418,24 @@ def metrics_page() -> str:
     )
 
 
+# -- states of jobs, and HTTP -----------------------------------------------------------------------------------
+
+
+def states_page() -> str:
+    return page(
+        "States of jobs", "core/states.py",
+        "What a job is doing, in one word: `status` in SHOW, in what JSCAN lists with `REPLY all`, in HTTP and in the "
+        "command line, and the first word of EXPLAIN. `holdfast jobs --state WORD` and `JSCAN STATE word` find by it. "
+        "Disque's own `state` stands beside it and says `active` of all that is neither queued nor over.",
+        table(["status", "what it means"], [[code(word.decode()), prose(about)] for word, about in JOB_STATES.items()]),
+        "Why a job is in its state, and until when, says [`EXPLAIN`](../how-to/why-does-my-job-not-run.md).",
+    )
+
+
+def http_page() -> str:
+    return page("The HTTP interface", "the OpenAPI description of the gateway", *http_api.parts())
+
+
 def pages() -> dict[str, str]:
     return {
         "commands.md": commands_page(),
@@ -423,6 +443,8 @@ def pages() -> dict[str, str]:
         "errors.md": errors_page(),
         "limits.md": limits_page(),
         "metrics.md": metrics_page(),
+        "job-states.md": states_page(),
+        "http-api.md": http_page(),
     }
 
 

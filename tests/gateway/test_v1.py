@@ -11,6 +11,11 @@ import pytest
 from tests.gateway.running import Gateway
 
 from holdfast.client.adding import ADD_OPTIONS
+from holdfast.client.figures import FIGURES, QueueFigures
+from holdfast.client.resp import to_text
+from holdfast.client.values import WorkerView
+from holdfast.gateway import answers
+from holdfast.gateway.answers import queue_figures
 from holdfast.gateway.models import Options
 from holdfast.gateway.queues import name_of, row_of
 
@@ -162,9 +167,81 @@ def test_jobs_queues_and_settings_are_listed(http: httpx.Client, queue: str) -> 
     assert http.post(f"/v1/queues/{queue}/flush").json() == {"count": 5}
 
 
+def test_a_job_has_the_same_fields_wherever_it_is_shown(http: httpx.Client, queue: str) -> None:
+    """A list called copies `repl` and deliveries `additional-deliveries`, and one job `replicate` and with a line."""
+    job = add(http, queue, body="x", unique="k", attempts=3, backoff=5, headers={"a": "b"}, tenant="t", retry=60)
+    taken = take(http, queue)[0]
+    http.post(f"/v1/jobs/{job}/progress", json={"token": taken["token"], "fraction": 0.5}).raise_for_status()
+    one = http.get(f"/v1/jobs/{job}").json()
+    [listed] = http.get("/v1/jobs", params={"queue": queue, "state": "leased"}).json()["jobs"]
+    running = {"next_requeue_ms", "next_awake_ms", "leased_ms", "ttl"}
+    assert {name for name in one if one[name] != listed[name]} <= running and set(one) == set(listed)
+    assert (one["status"], one["state"], one["retry"], one["attempts"]) == ("leased", "active", 60, 3)
+    assert (one["headers"], one["tenant"], one["backoff_ms"]) == ({"a": "b"}, "t", 5000)
+    assert (one["progress"], one["token"], one["cancelled"]) == (0.5, taken["token"], False)
+    http.post(f"/v1/jobs/{job}/fail", json={"token": taken["token"], "error": "boom"}).raise_for_status()
+    again = http.get(f"/v1/jobs/{job}").json()
+    assert again["status"] == "retrying" and again["tries"][0]["error"] == "boom"
+    assert http.get(f"/v1/jobs/{job}/explain").json()["status"] == "retrying"
+
+
+def test_figures_have_the_same_names_in_every_answer(http: httpx.Client, queue: str) -> None:
+    add(http, queue, body="x")
+    http.post(f"/v1/queues/{queue}/pause", json={"how": "out"}).raise_for_status()
+    [row] = [row for row in http.get("/v1/queues").json()["queues"] if row["name"] == queue]
+    assert row["paused"] == "out" and row["queued"] == 1 and {each.name for each in FIGURES} <= set(row)
+    assert set(http.get(f"/v1/queues/{queue}").json()["figures"]) == set(row)
+
+
+def test_what_workers_count_is_a_number() -> None:
+    facts = {"node": "a" * 40, "address": "10.0.0.1:5", "since-ms": "1200", "heard-ms": "3", "host": "h", "pid": "7",
+             "queues": "a,b", "running": "2", "in-hand": "5", "colour": "red", "load": "0.5", "done": "many"}
+    found = answers.worker(WorkerView("w", facts))
+    assert (found.since_ms, found.heard_ms, found.pid, found.running, found.in_hand) == (1200, 3, 7, 2, 5)
+    assert (found.queues, found.more) == (["a", "b"], {"colour": "red", "load": 0.5, "done": "many"})
+
+
+def test_every_answer_is_described_by_an_object_with_types(http: httpx.Client) -> None:
+    """Fourteen were objects of anything."""
+    made = http.get("/openapi.json").json()
+    checked: list[str] = []
+
+    def check(schema: dict[str, Any], where: str) -> None:
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            if name not in checked:
+                checked.append(name)
+                check(made["components"]["schemas"][name], name)
+            return
+        choices = [each for kind in ("anyOf", "oneOf", "allOf") for each in schema.get(kind, ())]
+        assert choices or {"type", "const", "enum"} & set(schema), f"{where} may be anything: {schema}"
+        if schema.get("type") == "object":
+            more = schema.get("additionalProperties", False)
+            assert "properties" in schema or isinstance(more, dict), f"{where} is an object of anything"
+            choices += [*schema.get("properties", {}).values(), *([more] if isinstance(more, dict) else [])]
+        if schema.get("type") == "array":
+            choices.append(schema["items"])
+        for each in choices:
+            check(each, where)
+
+    count = 0
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            for status, answer in operation["responses"].items():
+                found = answer.get("content", {}).get("application/json")
+                if found and status.startswith("2"):
+                    check(found["schema"], f"{method} {path}")
+                    count += 1
+    assert count > 25 and "Job" in checked
+
+
 def test_a_name_that_is_no_text_is_told_as_bytes_too() -> None:
-    rows = [row_of([b"name", name, b"len", 1]) for name in (b"\xff\xfe", rb"\xff\xfe")]
-    assert rows[0] == {"name": r"\xff\xfe", "len": 1, "name-hex": "fffe"} and "name-hex" not in rows[1]
+    found = [QueueFigures(to_text(name), queued=1) for name in (b"\xff\xfe", rb"\xff\xfe")]
+    rows = [row_of(each) for each in found]
+    assert (rows[0]["name"], rows[0]["len"], rows[0]["name-hex"]) == (r"\xff\xfe", 1, "fffe")
+    assert "name-hex" not in rows[1]
+    told = [queue_figures(each) for each in found]
+    assert [(each.name, each.name_hex) for each in told] == [(r"\xff\xfe", "fffe"), (r"\xff\xfe", None)]
     assert [name_of(row) for row in rows] == [b"\xff\xfe", rb"\xff\xfe"]
 
 
@@ -214,7 +291,7 @@ def test_live_figures_come_once_a_second(http: httpx.Client, queue: str) -> None
         for line in answer.iter_lines():
             if line.startswith("data: "):
                 figures = json.loads(line[6:])
-                assert any(row["name"] == queue and row["len"] == 1 for row in figures["queues"])
+                assert any(row["name"] == queue and row["queued"] == 1 for row in figures["queues"])
                 break
 
 

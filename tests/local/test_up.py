@@ -153,7 +153,7 @@ def test_totals_never_go_back() -> None:
     since = Since()
     seen = []
     for added, is_whole in [(30, True), (21, False), (22, False), (25, True), (30, True), (20, False), (31, True)]:
-        rows: list[dict[str, Any]] = [{"name": "q", "added": added, "len": 1}]
+        rows: list[dict[str, Any]] = [{"name": "q", "added": added, "queued": 1}]
         since.take(rows, is_whole)
         seen.append(rows[0]["added"])
     assert seen == [30, 30, 31, 31, 36, 36, 37]
@@ -164,8 +164,8 @@ def test_totals_never_go_back() -> None:
 
 def test_the_busiest_queues_are_shown() -> None:
     queues: list[dict[str, Any]] = [{"name": f"q{number:02}"} for number in range(40)]
-    queues[39]["in-per-second"] = 5
-    queues[38]["len"] = 7
+    queues[39]["in_per_second"] = 5
+    queues[38]["queued"] = 7
     assert [row["name"] for row in busiest(queues)][-2:] == ["q38", "q39"]
     assert len(busiest(queues)) == QUEUES_SHOWN
 

@@ -1,22 +1,23 @@
 """holdfast top: what a cluster does now, in the terminal: queues with their figures, and nodes, drawn each second."""
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, ClassVar
 
 import click
 from rich.text import Text
 
-from holdfast.cli.common import DEFAULT, fail, named, plain, some, with_secret
+from holdfast.cli.common import fail, some
+from holdfast.cli.where import connect_option
 from holdfast.client.errors import Error
+from holdfast.client.figures import TITLES, Figures
+from holdfast.client.members import Member
 from holdfast.client.text import visible
 
-COLUMNS = [
-    ("queue", "name"), ("queued", "len"), ("with workers", "out"), ("delayed", "delayed"), ("dead", "dead-kept"),
-    ("in/s", "in-per-second"), ("out/s", "out-per-second"), ("longest wait", "oldest-age"), ("done", "acked"),
-    ("failed", "nacked"), ("idle workers", "blocked"),
-]
+COLUMNS = (
+    "name", "queued", "leased", "delayed", "retrying", "dead", "in_per_second", "out_per_second", "longest_wait",
+    "done", "failed", "idle_workers", "paused",
+)
 
 NAME_MAX = 41
 """Characters of a queue's name."""
@@ -25,29 +26,23 @@ NAME_MAX = 41
 @click.command(epilog="""\b
 Examples:
   holdfast top
-  holdfast top --connect holdfast://10.0.0.1,10.0.0.2 --every 5
+  holdfast top --connect 10.0.0.1:7711,10.0.0.2:7711 --every 5
 \b
 Keys: s sorts by the next column, r the other way round, / finds, q ends.
 """)
-@click.option("--connect", default=DEFAULT, show_default=True, metavar="URL", envvar="HOLDFAST_URL",
-              help="The nodes. The secret of the user may be in HOLDFAST_SECRET.")
+@connect_option()
 @click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between looks.")
 def top(connect: str, every: float) -> None:
     """Watch queues and nodes, live."""
     if not sys.stdout.isatty():
         fail("this draws on a terminal, and here is none: `holdfast queues` is for pipes")
     try:
-        app = make_app(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), every)
+        app = make_app(connect, every)
     except ImportError:
         fail("this needs one more package: pip install 'holdfast[server]'")
     except Error as error:
         fail(str(error))
     app.run()
-
-
-def rows_of(reply: Any) -> tuple[list[dict[str, Any]], int]:
-    rows, silent = reply
-    return [named(row) for row in rows], len(silent)
 
 
 def make_app(url: str, every: float) -> Any:
@@ -82,7 +77,7 @@ def make_app(url: str, every: float) -> Any:
             yield Footer()
 
         def on_mount(self) -> None:
-            self.query_one(DataTable).add_columns(*[title for title, _ in COLUMNS])
+            self.query_one(DataTable).add_columns(*[TITLES[name] for name in COLUMNS])
             self.query_one(DataTable).focus()
             self.set_interval(every, self.look)
             self.look()
@@ -93,39 +88,40 @@ def make_app(url: str, every: float) -> Any:
         def ask(self) -> None:
             """In a thread: a node that is slow does not make the screen so."""
             try:
-                rows, silent = rows_of(self.queue.call("CLUSTER", "QSTAT", "*"))
-                nodes = [line.split() for line in plain(self.queue.call("CLUSTER", "NODES")).splitlines()]
+                found = self.queue.figures()
+                nodes = self.queue.nodes()
             except Error as error:
                 self.call_from_thread(self.show_trouble, str(error))
                 return
-            self.call_from_thread(self.show, rows, nodes, silent)
+            self.call_from_thread(self.show, found, nodes)
 
         def show_trouble(self, words: str) -> None:
             self.query_one("#totals", Static).update(Text(f"no answer: {visible(words)}", style="red"))
 
-        def show(self, rows: list[dict[str, Any]], nodes: list[list[str]], silent: int) -> None:
-            total = {name: sum(int(row.get(name) or 0) for row in rows) for _, name in COLUMNS[1:]}
+        def show(self, figures: Figures, nodes: list[Member]) -> None:
+            rows = [each.row() for each in figures.queues]
+            total = figures.total()
             self.query_one("#totals", Static).update(
-                f"queued [b]{total['len']:,}[/b]   with workers [b]{total['out']:,}[/b]   delayed "
-                f"[b]{total['delayed']:,}[/b]   dead [b]{total['dead-kept']:,}[/b]   "
-                f"in [b]{total['in-per-second']:,}[/b]/s   "
-                f"out [b]{total['out-per-second']:,}[/b]/s   done [b]{total['acked']:,}[/b]"
-                + (f"   [red]{some(silent, 'node')} silent[/red]" if silent else "")
+                f"queued [b]{total.queued:,}[/b]   leased [b]{total.leased:,}[/b]   delayed "
+                f"[b]{total.delayed:,}[/b]   retrying [b]{total.retrying:,}[/b]   dead [b]{total.dead:,}[/b]   "
+                f"in [b]{total.in_per_second:,}[/b]/s   "
+                f"out [b]{total.out_per_second:,}[/b]/s   done [b]{total.done:,}[/b]"
+                + (f"   [red]{some(len(figures.silent), 'node')} silent[/red]" if figures.silent else "")
             )
             self.query_one("#nodes", Static).update("nodes  " + "   ".join(
-                f"{words[0][:8]} {words[1]} " + ("[red]down[/red]" if "disconnected" in words else "up")
-                for words in nodes
+                f"{each.near} {each.where} " + (each.state if each.state == "up" else f"[red]{each.state}[/red]")
+                for each in nodes
             ))
-            name = COLUMNS[self.sorted_by][1]
+            name = COLUMNS[self.sorted_by]
             shown = [row for row in rows if self.words in str(row["name"])]
             shown.sort(key=lambda row: (row.get(name) or 0, row["name"]), reverse=self.is_descending)
             table: DataTable[Text] = self.query_one(DataTable)
             place = table.cursor_row
             table.clear()
             for row in shown:
-                table.add_row(*[Text(short(cell(row.get(field)))) for _, field in COLUMNS])
+                table.add_row(*[Text(short(cell(row.get(field)))) for field in COLUMNS])
             table.move_cursor(row=min(place, max(0, len(shown) - 1)))
-            self.sub_title = f"{len(rows)} queues, by {COLUMNS[self.sorted_by][0]}"
+            self.sub_title = f"{len(rows)} queues, by {TITLES[COLUMNS[self.sorted_by]]}"
 
         def action_sort(self) -> None:
             self.sorted_by = (self.sorted_by + 1) % len(COLUMNS)

@@ -22,14 +22,26 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.client.figures import TITLES
 from holdfast.client.text import visible
 from holdfast.local.processes import Process
-from holdfast.local.whole import HOST, HTTP_PORT, METRICS_OFFSET, NODE_PORT, Figures, Plan, StartError, Whole
+from holdfast.local.whole import (
+    GRPC_OFFSET,
+    HOST,
+    HTTP_PORT,
+    METRICS_OFFSET,
+    NODE_PORT,
+    Figures,
+    Plan,
+    StartError,
+    Whole,
+)
 
 EVERY_S = 1.0
 QUEUES_SHOWN = 12
-RATES = ("in-per-second", "out-per-second")
-HELD = ("len", "out", "delayed", "dead-kept")
+RATES = ("in_per_second", "out_per_second")
+HELD = ("queued", "leased", "delayed", "retrying", "dead")
+COLUMNS = ("name", "queued", "leased", "delayed", "retrying", "done", "failed", "dead", *RATES)
 
 EXAMPLES = """
 \b
@@ -38,6 +50,7 @@ Examples:
   holdfast up --no-pipeline                without Spark; needs no Java
   holdfast up --nodes 1 --no-sample        a node and the console, for your own jobs
   holdfast up --for 20 --no-pipeline       for twenty seconds, say in CI
+  holdfast up --dir b --port 7811 --http 7880 --grpc 7890      a second one beside the first
 \b
 Try it out: kill -9 one of the processes shown. It comes back, and no job is lost.
 """
@@ -62,9 +75,12 @@ def end(_signal: int, _frame: FrameType | None) -> None:
               help="Orders a second in the sample application; each is four or five jobs.")
 @click.option("--port", default=NODE_PORT, show_default=True, type=click.IntRange(1, 55000), help="First node's port.")
 @click.option("--http", default=HTTP_PORT, show_default=True, type=click.IntRange(1, 65000), help="Console's port.")
+@click.option("--grpc", default=0, type=click.IntRange(0, 65535),
+              help=f"Port for gRPC; {GRPC_OFFSET} above the console's, if none is named.")
 @click.option("--for", "seconds", default=0.0, type=click.FloatRange(0), help="Stop after so many seconds.")
 def up(
-    nodes: int, folder: Path, has_sample: bool, has_pipeline: bool, orders: float, port: int, http: int, seconds: float
+    nodes: int, folder: Path, has_sample: bool, has_pipeline: bool, orders: float, port: int, http: int, grpc: int,
+    seconds: float,
 ) -> None:
     """Run a whole Holdfast on this machine.
 
@@ -75,7 +91,7 @@ def up(
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # SIGINT is ignored where a script starts us with &
         signal.signal(number, end)
-    sys.exit(run(console, Plan(folder, nodes, has_sample, has_pipeline, orders, port, http), seconds))
+    sys.exit(run(console, Plan(folder, nodes, has_sample, has_pipeline, orders, port, http, grpc), seconds))
 
 
 def run(console: Console, plan: Plan, seconds: float) -> int:
@@ -165,10 +181,10 @@ def line(looks: list[tuple[Process, str]], figures: Figures) -> str:
         return f"{when}  no figures: {figures.words}{end}"
     of = figures.totals
     return (
-        f"{when}  since start: added {of['added']:,}  done {of['acked']:,}  failed {of['nacked']:,}  "
-        f"now: queued {of['len']:,}  "
-        f"with workers {of['out']:,}  delayed {of['delayed']:,}  dead {of['dead-kept']:,}  "
-        f"in {of['in-per-second']}/s  out {of['out-per-second']}/s{end}"
+        f"{when}  since start: added {of['added']:,}  done {of['done']:,}  failed {of['failed']:,}  "
+        f"now: queued {of['queued']:,}  leased {of['leased']:,}  delayed {of['delayed']:,}  "
+        f"retrying {of['retrying']:,}  dead {of['dead']:,}  "
+        f"in {of['in_per_second']}/s  out {of['out_per_second']}/s{end}"
     )
 
 
@@ -180,18 +196,16 @@ def picture(whole: Whole) -> Group:
         colour = "green" if words == "running" else "red"
         running.add_row(process.name, process.where, str(process.pid), Text(words, style=colour))
     figures = whole.figures()
-    columns = [("queue", "name"), ("queued", "len"), ("with workers", "out"), ("delayed", "delayed"), ("done", "acked"),
-               ("failed", "nacked"), ("dead", "dead-kept"), ("in/s", "in-per-second"), ("out/s", "out-per-second")]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, _ in columns:
-        table.add_column(title, justify="left" if title == "queue" else "right")
+    for name in COLUMNS:
+        table.add_column(TITLES[name], justify="left" if name == "name" else "right")
     for row in busiest(figures.queues):
-        table.add_row(*[Text(cell(row.get(name, 0))) for _, name in columns])
+        table.add_row(*[Text(cell(row.get(name, 0))) for name in COLUMNS])
     more = len(figures.queues) - QUEUES_SHOWN
     if more > 0:
         table.add_row(Text(f"and {more:,} more", style="dim"))
     if figures.totals:
-        table.add_row("all", *[cell(figures.totals.get(name, 0)) for _, name in columns[1:]], style="bold")
+        table.add_row("all", *[cell(figures.totals.get(name, 0)) for name in COLUMNS[1:]], style="bold")
     words = figures.words or (f"The figures are {without(figures.silent)}." if figures.silent else "")
     note = "Done and failed are counted since the start."
     return Group(running, Text(), table, Text(note, style="dim"), Text(words, style="red"))

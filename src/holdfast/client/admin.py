@@ -10,9 +10,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypedDict, TypeVar, Unpack
 
 from . import adding, checks, values
+from . import figures as _figures
+from . import members as _members
 from .adding import AddOptions
 from .asks import Ask
 from .checks import Body
+from .figures import Figures
+from .members import Member
 from .resp import Arg, Reply
 from .values import DeadJob, JobView, QueueStats, Schedule, WorkerView
 
@@ -35,6 +39,16 @@ class DeadFilter(TypedDict, total=False):
 def stats(queue: str) -> Ask[QueueStats | None]:
     """QSTAT, None for a queue this node does not know."""
     return Ask(["QSTAT", checks.name(queue)], values.queue_stats, again=True)
+
+
+def figures(queue: str) -> Ask[Figures]:
+    """CLUSTER QSTAT; `*` is every queue."""
+    return Ask(["CLUSTER", "QSTAT", queue], _figures.read, again=True)
+
+
+def nodes() -> Ask[list[Member]]:
+    """CLUSTER NODES."""
+    return Ask(["CLUSTER", "NODES"], _members.read, again=True)
 
 
 def length(queue: str) -> Ask[int]:
@@ -209,6 +223,14 @@ class Admin:
         """Figures of a queue at this node, None if it has never heard of it."""
         return self._ask(stats(queue))
 
+    def figures(self, queue: str = "*") -> Figures:
+        """Figures of one queue, or of all, summed over the nodes that answer: `q.figures().queues`."""
+        return self._ask(figures(queue))
+
+    def nodes(self) -> list[Member]:
+        """The members of the cluster, as the node that is asked sees them."""
+        return self._ask(nodes())
+
     def length(self, queue: str) -> int:
         """How many jobs wait in the queue at this node."""
         return self._ask(length(queue))
@@ -336,6 +358,14 @@ class AsyncAdmin:
     async def stats(self, queue: str) -> QueueStats | None:
         """See `Queue.stats`."""
         return await self._ask(stats(queue))
+
+    async def figures(self, queue: str = "*") -> Figures:
+        """See `Queue.figures`."""
+        return await self._ask(figures(queue))
+
+    async def nodes(self) -> list[Member]:
+        """See `Queue.nodes`."""
+        return await self._ask(nodes())
 
     async def length(self, queue: str) -> int:
         """See `Queue.length`."""

@@ -55,7 +55,7 @@ class JobView:
     id: str
     queue: str | None
     state: str
-    """wait-repl, active, queued or acked."""
+    """Disque's word: wait-repl, active, queued, acked or dead."""
     replicate: int
     ttl: int
     """Seconds left."""
@@ -70,6 +70,8 @@ class JobView:
     next_requeue_ms: int | None
     next_awake_ms: int | None
     body: bytes | None
+    status: str = ""
+    """What it is doing, in one word of docs/reference/job-states.md."""
     more: Mapping[str, Reply] = field(default_factory=dict)
     """What else the node says, in its own words: keys, attempts, the holder of the lease …"""
 
@@ -260,7 +262,7 @@ def queue_stats(reply: Reply) -> QueueStats | None:
 
 SHOWN: Final = frozenset((
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
-    "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body",
+    "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body", "status",
 ))
 
 
@@ -288,6 +290,7 @@ def job_view(reply: Reply) -> JobView | None:
         next_requeue_ms=None if requeue is None else whole(requeue),
         next_awake_ms=None if awake is None else whole(awake),
         body=None if body is None else data(body),
+        status=text(found.get("status", found.get("state"))),  # an older node has no status
         more={name: value for name, value in found.items() if name not in SHOWN},
     )
 

@@ -14,8 +14,8 @@ from typing import Any
 from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
 from holdfast.client.resp import Argv, Reply, to_text
-from holdfast.client.states import STATES, is_leased, state_of
 from holdfast.console import names
+from holdfast.core import states
 from holdfast.gateway import models
 from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
 from holdfast.gateway.queues import figures
@@ -30,7 +30,7 @@ COLUMNS = [
 ]
 """Of a list of queues, which can be sorted by each."""
 BUSY = "busy"
-COUNTED = {"leased": "out", "delayed": "delayed", "dead": "dead-kept"}
+COUNTED = {"leased": "out", "delayed": "delayed", "retrying": "retrying", "dead": "dead-kept"}
 """States of which a queue knows how many there are."""
 ANSWER_S = 2.0
 """A node takes milliseconds; one that takes so long is stopped, or cut off and not yet missed."""
@@ -131,8 +131,8 @@ def scan_words(cursor: str, filters: dict[str, str], count: int) -> list[str | i
         if filters.get(name):
             words += [name.upper(), names.decoded(filters[name])]
     if not filters.get("state"):
-        for state in STATES:
-            words += ["STATE", state]
+        for state in states.LISTED:
+            words += ["STATE", state.decode()]
     return words
 
 
@@ -179,7 +179,7 @@ async def jobs(
             rows, inner = rows[:room], f"={rows[room - 1]['id']}"
         for row in rows:
             row["node"] = members[index].near
-            row["is"] = state_of(row)
+            row["is"] = row.get("status", row.get("state"))
             found.setdefault(row["id"], row)
         if inner == "0":
             index += 1
@@ -214,16 +214,15 @@ async def job(asking: AsyncQueue, job_id: str) -> dict[str, Any] | None:
         raw = dict(zip(view[::2], view[1::2], strict=True)) if isinstance(view, list) else view
         row["data"] = raw.get(b"body")
         row["node"] = node_id[:NEAR]
-        row["is"] = state_of(row)
+        row["is"] = row.get("status", row.get("state"))
         if best is None or rank(row) > rank(best):
             best = row
     return best
 
 
 def rank(row: dict[str, Any]) -> int:
-    if is_leased(row):
-        return 3
-    return {"queued": 2, "dead": 2, "active": 1}.get(str(row.get("state")), 0)
+    """How much the node knows that says so: where a worker got it, where it waits, where it is a copy."""
+    return {"leased": 3, "copy": 1, "moving": 1, "ended": 0}.get(str(row["is"]), 2)
 
 
 def signature(error: str) -> str:

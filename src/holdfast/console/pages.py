@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 
 from holdfast.client.errors import Error
 from holdfast.client.resp import to_text
-from holdfast.client.states import STATES
 from holdfast.console import acts, charts, data, names, session
 from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
+from holdfast.core import states
 from holdfast.core.rights import PRODUCE, READ
 from holdfast.gateway import live, members, models
 from holdfast.gateway.asking import Behind, behind
@@ -192,7 +192,8 @@ async def jobs(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") 
     filters = {name: seen.request.query_params.get(name, "")[:names.CODED_MAX] for name in data.FILTERS}
     choice = await seen.choice(filters["queue"])
     following, rows = await data.jobs(seen.asking, filters, cursor) if choice is None else ("0", [])
-    return seen.page("jobs", rows=rows, filters=filters, following=following, states=STATES, cursor=cursor,
+    listed = [each.decode() for each in states.LISTED]
+    return seen.page("jobs", rows=rows, filters=filters, following=following, states=listed, cursor=cursor,
                      choice=choice)
 
 

@@ -1,7 +1,7 @@
 """/v1 about jobs: add, take, answer for them, look at them, wait for them."""
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
@@ -9,8 +9,9 @@ from holdfast.client.delivery import entry_of
 from holdfast.client.errors import BadRequest, NoJob
 from holdfast.client.jobs import AsyncJob
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.values import JobView
-from holdfast.gateway import models
+from holdfast.client.values import jobs_page
+from holdfast.core import states
+from holdfast.gateway import answers, models
 from holdfast.gateway.asking import the_queue, while_there
 from holdfast.gateway.models import Key
 from holdfast.gateway.paths import Name
@@ -18,6 +19,7 @@ from holdfast.gateway.problems import MEDIA
 
 router = APIRouter(prefix="/v1", tags=["jobs"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
+STATES = f"any of {', '.join(word.decode() for word in states.ABOUT)}, or a state of Disque's; several may be named"
 JobId = Annotated[str, Path(min_length=48, max_length=48, pattern="^DI[0-9a-f]{44}SQ$")]
 
 
@@ -75,75 +77,63 @@ async def release(asking: Asking, job_id: JobId, said: models.Release) -> models
 
 
 @router.post("/jobs/{job_id}/extend")
-async def extend(asking: Asking, job_id: JobId, said: models.Extend) -> dict[str, float]:
+async def extend(asking: Asking, job_id: JobId, said: models.Extend) -> answers.Lease:
     """Begin the lease again, with so many seconds."""
-    return {"seconds": await asking.extend(held(asking, job_id, said.token), said.seconds)}
+    return answers.Lease(seconds=await asking.extend(held(asking, job_id, said.token), said.seconds))
 
 
 @router.post("/jobs/{job_id}/progress")
-async def progress(asking: Asking, job_id: JobId, said: models.Progress) -> dict[str, bool]:
+async def progress(asking: Asking, job_id: JobId, said: models.Progress) -> answers.GoOn:
     """Say how far the work is. The answer says whether to go on."""
-    return {"go_on": await asking.progress(held(asking, job_id, said.token), said.fraction, said.text)}
+    return answers.GoOn(go_on=await asking.progress(held(asking, job_id, said.token), said.fraction, said.text))
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(asking: Asking, job_id: JobId) -> dict[str, str]:
+async def cancel(asking: Asking, job_id: JobId) -> answers.Cancelled:
     """Don't do this job: it is ended if it waits, and its worker is asked to stop if it has one."""
-    return {"outcome": await asking.cancel(job_id)}
+    return answers.Cancelled(outcome=await asking.cancel(job_id))
 
 
 @router.post("/keepalive")
-async def keepalive(asking: Asking, said: models.Keep) -> dict[str, list[str]]:
+async def keepalive(asking: Asking, said: models.Keep) -> answers.Kept:
     """Extend many leases: for each, ok, cancelled (please stop) or lost."""
     jobs = [held(asking, each.id, each.token) for each in said.jobs]
-    return {"outcomes": list(await asking.keep(jobs, said.seconds))}
+    return answers.Kept(outcomes=list(await asking.keep(jobs, said.seconds)))
 
 
 @router.post("/wait")
-async def wait(asking: Asking, request: Request, said: models.Wait) -> dict[str, list[dict[str, Any]]]:
+async def wait(asking: Asking, request: Request, said: models.Wait) -> answers.WaitedMany:
     """Wait until jobs have ended, and say what became of each; also their results."""
     waiting = asking.wait(*said.ids, timeout=said.timeout or 0.001, any=said.any)
     found = await while_there(request, waiting)
-    return {"jobs": [
-        {"id": each.id, "state": each.state, **renamed(models.body_fields(each.result), "result")} for each in found
-    ]}
-
-
-def renamed(fields: dict[str, str | None], name: str) -> dict[str, str | None]:
-    return {name: fields["body"], f"{name}64": fields["body64"]}
-
-
-def view(job: JobView) -> dict[str, Any]:
-    names = [name for name in job.__dataclass_fields__ if name not in ("body", "more")]
-    more = {name: models.named(value) for name, value in job.more.items()}
-    return {**{name: models.plain(getattr(job, name)) for name in names}, **models.body_fields(job.body), "more": more}
+    return answers.WaitedMany(jobs=[answers.waited(each) for each in found])
 
 
 @router.get("/jobs/{job_id}")
-async def show(asking: Asking, job_id: JobId) -> dict[str, Any]:
+async def show(asking: Asking, job_id: JobId) -> answers.Job:
     """Everything a node knows about a job."""
     found = await asking.show(job_id)
     if found is None:
         raise NoJob("no node that was asked knows this job")
-    return view(found)
+    return answers.job(found)
 
 
 @router.get("/jobs/{job_id}/explain")
-async def explain(asking: Asking, job_id: JobId) -> dict[str, Any]:
-    """Why a job is not running, or why it ran twice."""
+async def explain(asking: Asking, job_id: JobId) -> answers.Explanation:
+    """Why a job does not run now, and why it ran more than once."""
     found = await asking.explain(job_id)
     if found is None:
-        raise NoJob("nobody knows this job")
-    return {
-        "id": found.id, "state": found.state, "summary": models.plain(found.summary),
-        "reasons": [{"code": each.code, "words": models.plain(each.words), "ms_until": each.ms_until}
-                    for each in found.reasons],
-        "history": [models.plain(line) for line in found.history],
-    }
+        raise NoJob("no node that was asked knows this job")
+    return answers.Explanation(
+        id=found.id, status=found.state, summary=models.plain(found.summary),
+        reasons=[answers.Reason(code=each.code, words=models.plain(each.words), ms_until=each.ms_until)
+                 for each in found.reasons],
+        history=[models.plain(line) for line in found.history],
+    )
 
 
-@router.patch("/jobs/{job_id}")
-async def change(asking: Asking, job_id: JobId, said: models.Change) -> dict[str, bool]:
+@router.patch("/jobs/{job_id}", response_model_exclude_none=True)
+async def change(asking: Asking, job_id: JobId, said: models.Change) -> answers.Changed:
     """Change the priority or the queue of a job that waits, or run a delayed one now."""
     done: dict[str, bool] = {}
     if said.priority is not None:
@@ -154,7 +144,7 @@ async def change(asking: Asking, job_id: JobId, said: models.Change) -> dict[str
         done["run_now"] = await asking.run_now(job_id)
     if not done:
         raise BadRequest("say what to change: priority, queue or run_now")
-    return done
+    return answers.Changed(**done)
 
 
 @router.delete("/jobs/{job_id}", status_code=204)
@@ -168,17 +158,14 @@ async def delete(asking: Asking, job_id: JobId) -> Response:
 @router.get("/jobs")
 async def jobs(
     asking: Asking, queue: Annotated[Key | None, Query()] = None,
-    state: Annotated[list[str] | None, Query(max_length=8)] = None,
+    state: Annotated[list[str] | None, Query(max_length=len(states.ABOUT), description=STATES)] = None,
     cursor: Annotated[str, Query(max_length=100)] = "0", count: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> dict[str, Any]:
+) -> answers.JobPage:
     """Jobs at one node, page by page: the cursor of an answer is that of the next question; 0 is the end."""
     words: list[str | int] = ["JSCAN", cursor, "COUNT", count, "REPLY", "all"]
     if queue is not None:
         words += ["QUEUE", queue]
     for each in state or []:
         words += ["STATE", each]
-    reply = await asking.call(*words)
-    assert isinstance(reply, list)
-    following, page = reply
-    assert isinstance(page, list)
-    return {"cursor": models.plain(following), "jobs": [models.named(each) for each in page]}
+    following, page = jobs_page(await asking.call(*words))
+    return answers.JobPage(cursor=following, jobs=[answers.job(each) for each in page])

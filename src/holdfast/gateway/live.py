@@ -20,6 +20,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from holdfast.client.errors import Error
+from holdfast.client.figures import FIGURES, MOST
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.rights import User
 from holdfast.core.users import may_touch
@@ -33,8 +34,7 @@ router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
 EVERY_S = 1.0
 LISTENERS_MAX = 1000
 """Open streams of one gateway; a browser opens one per tab."""
-SUMMED = ("len", "held", "out", "delayed", "blocked", "jobs-in", "jobs-out", "in-per-second", "out-per-second",
-          "dead-kept", "acked", "nacked", "expired", "added", "handed-out")
+SUMMED = tuple(each.said for each in FIGURES if each.name != MOST)
 
 
 class Live:
@@ -109,18 +109,30 @@ def summed(rows: list[dict[str, Any]]) -> dict[str, int]:
 })
 async def events(request: Request, user: Annotated[User, Depends(the_user)]) -> StreamingResponse:
     """Follow the figures of all queues."""
-    return stream(request.app.state.live, user)
+    return stream(request.app.state.live, user, by_name, by_name)
 
 
-def stream(live: Live, user: User, told: Callable[[dict[str, Any]], dict[str, Any]] = dict) -> StreamingResponse:
-    """`told`: what a row of figures is for those who listen here."""
+Told = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def by_name(row: dict[str, Any]) -> dict[str, Any]:
+    """Figures by the names they have everywhere in /v1; inside they go by those of CLUSTER QSTAT."""
+    found = {"name": row.get("name"), "name_hex": row.get("name-hex"), "paused": row.get("pause")}
+    return {name: value for name, value in found.items() if value is not None} | {
+        each.name: row[each.said] for each in FIGURES if each.said in row
+    }
+
+
+def stream(live: Live, user: User, told: Told = dict, told_sums: Told = dict) -> StreamingResponse:
+    """`told`: what a row of figures is for those who listen here; `told_sums`: and what the sums are."""
     check(user, ["INFO"])
 
     async def lines() -> AsyncIterator[bytes]:
         async for figures in live.follow():
             seen = seen_by(user, figures)
             if "queues" in seen:
-                seen = {**seen, "queues": [told(row) for row in seen["queues"]]}
+                rows = [told(row) for row in seen["queues"]]
+                seen = {**seen, "queues": rows, "totals": told_sums(seen["totals"])}
             yield b"event: figures\ndata: " + json.dumps(seen).encode() + b"\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

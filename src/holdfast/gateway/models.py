@@ -124,13 +124,18 @@ class AddedMany(Model):
     ids: list[str]
 
 
-class Taken(Model):
+class Body(Model):
+    """What has a body: text, or bytes in base64."""
+
+    body: Annotated[str | None, Field(description="where it is text")]
+    body64: Annotated[str | None, Field(description="where it is not: base64")]
+
+
+class Taken(Body):
     """A job in a worker's hands. Answer for it with its token before its lease ends."""
 
     id: str
     queue: str
-    body: str | None = None
-    body64: str | None = None
     token: str
     attempt: int
     priority: int

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Query, Response
 
 from holdfast.client.errors import BadRequest, NoJob
+from holdfast.client.figures import QueueFigures
 from holdfast.client.queue import AsyncQueue
-from holdfast.gateway import models
+from holdfast.client.resp import to_bytes
+from holdfast.gateway import answers, models
 from holdfast.gateway.asking import the_queue
 from holdfast.gateway.models import Key, Seconds
 from holdfast.gateway.paths import Name
@@ -19,28 +21,24 @@ Setting = bool | int | float | models.Text
 
 
 @router.get("/queues")
-async def queues(asking: Asking) -> dict[str, Any]:
+async def queues(asking: Asking) -> answers.Queues:
     """All queues with their figures, summed over the nodes that answered; the others are named."""
-    rows, silent = await figures(asking, "*")
-    return {"queues": rows, "silent": silent}
+    found = await asking.figures()
+    return answers.Queues(queues=[answers.queue_figures(each) for each in found.queues], silent=list(found.silent))
 
 
 async def figures(asking: AsyncQueue, name: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of CLUSTER QSTAT, and the nodes that did not answer."""
-    reply = await asking.call("CLUSTER", "QSTAT", name)
-    assert isinstance(reply, list)
-    rows, silent = reply
-    assert isinstance(rows, list)
-    return [row_of(row) for row in rows], models.plain(silent)
+    """For the console: rows by the names of CLUSTER QSTAT, and the nodes that did not answer."""
+    found = await asking.figures(name)
+    return [row_of(each) for each in found.queues], list(found.silent)
 
 
-def row_of(reply: Any) -> dict[str, Any]:
+def row_of(each: QueueFigures) -> dict[str, Any]:
     """Figures of one queue by their names. A name that is no text is shown with backslashes, which could be those of
     another; `name-hex` has its bytes."""
-    row: dict[str, Any] = models.named(reply)
-    found = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else reply
-    name = found.get(b"name", b"")
-    return row if name == row.get("name", "").encode() else {**row, "name-hex": name.hex()}
+    name = to_bytes(each.name)
+    row = {**each.told(), "name": models.plain(name)}
+    return row if name == row["name"].encode() else {**row, "name-hex": name.hex()}
 
 
 def name_of(row: dict[str, Any]) -> bytes:
@@ -52,27 +50,32 @@ async def totals(asking: AsyncQueue, name: str) -> list[dict[str, Any]]:
 
 
 @router.get("/queues/{queue}")
-async def one(asking: Asking, queue: Name) -> dict[str, Any]:
+async def one(asking: Asking, queue: Name) -> answers.Queue:
     """One queue: figures of all nodes, and settings."""
-    found = await totals(asking, queue)
-    settings = {name: models.plain(value) for name, value in (await asking.settings(queue)).items()}
-    return {"queue": queue, "figures": found[0] if found else None, "settings": settings}
+    found = (await asking.figures(queue)).queues
+    return answers.Queue(queue=queue, figures=answers.queue_figures(found[0]) if found else None,
+                         settings=await set_for(asking, queue))
+
+
+async def set_for(asking: AsyncQueue, queue: str) -> dict[str, Any]:
+    return {name: models.plain(value) for name, value in (await asking.settings(queue)).items()}
 
 
 @router.patch("/queues/{queue}")
-async def configure(asking: Asking, queue: Name, changes: Annotated[dict[Key, Setting], Body(max_length=32)]) -> dict[
-    str, Any]:
+async def configure(asking: Asking, queue: Name, changes: Annotated[dict[Key, Setting], Body(max_length=32)]) -> (
+    answers.QueueSettings
+):
     """Set something for a queue, at all nodes: maxlen, totalmaxlen, rate, concurrency, attempts, …"""
     if not changes:
         raise BadRequest("say what to set")
     await asking.configure(queue, **changes)
-    return {"settings": {name: models.plain(value) for name, value in (await asking.settings(queue)).items()}}
+    return answers.QueueSettings(settings=await set_for(asking, queue))
 
 
 @router.post("/queues/{queue}/pause")
-async def pause(asking: Asking, queue: Name, said: models.Pause) -> dict[str, str]:
+async def pause(asking: Asking, queue: Name, said: models.Pause) -> answers.PauseState:
     """Pause a queue at all nodes, for producers (in), workers (out) or all, for some time or until `none`."""
-    return {"paused": await asking.pause(queue, said.how, seconds=said.seconds)}
+    return answers.PauseState.model_validate({"paused": await asking.pause(queue, said.how, seconds=said.seconds)})
 
 
 @router.post("/queues/{queue}/flush")
@@ -82,9 +85,12 @@ async def flush(asking: Asking, queue: Name) -> models.Count:
 
 
 @router.get("/queues/{queue}/peek")
-async def peek(asking: Asking, queue: Name, count: Annotated[int, Query(ge=-1000, le=1000)] = 10) -> dict[str, Any]:
+async def peek(asking: Asking, queue: Name, count: Annotated[int, Query(ge=-1000, le=1000)] = 10) -> (
+    answers.PeekedMany
+):
     """Look at the next jobs without taking them; a negative count looks from the newest end."""
-    return {"jobs": [{"id": each.id, **models.body_fields(each.body)} for each in await asking.peek(queue, count)]}
+    found = await asking.peek(queue, count)
+    return answers.PeekedMany(jobs=[answers.Peeked(id=each.id, **models.body_fields(each.body)) for each in found])
 
 
 def wanted(said: models.DeadOnes) -> Any:
@@ -96,13 +102,14 @@ async def dead(
     asking: Asking, queue: Annotated[Key | None, Query()] = None, cause: Annotated[Key | None, Query()] = None,
     error: Annotated[Key | None, Query()] = None, older: Annotated[Seconds | None, Query()] = None,
     count: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> dict[str, Any]:
+) -> answers.DeadJobs:
     """Jobs that nobody will try again unless told to."""
     said = models.DeadOnes(queue=queue, cause=cause, error=error, older=older)
     found = await asking.dead(count=count, **wanted(said))
-    return {"jobs": [
-        {name: models.plain(getattr(each, name)) for name in each.__dataclass_fields__} for each in found
-    ]}
+    return answers.DeadJobs(jobs=[
+        answers.DeadJob(**{name: models.plain(getattr(each, name)) for name in each.__dataclass_fields__})
+        for each in found
+    ])
 
 
 @router.post("/dead/retry")
@@ -118,10 +125,9 @@ async def delete(asking: Asking, said: models.DeadOnes) -> models.Count:
 
 
 @router.get("/cron")
-async def schedules(asking: Asking) -> dict[str, Any]:
+async def schedules(asking: Asking) -> answers.Schedules:
     """Jobs that are added again and again."""
-    reply = await asking.call("CRON", "LIST")
-    return {"schedules": [models.named(each) for each in reply] if isinstance(reply, list) else []}
+    return answers.Schedules(schedules=[answers.schedule(each) for each in await asking.schedules()])
 
 
 @router.put("/cron/{name}", status_code=204)
@@ -143,12 +149,13 @@ async def unschedule(asking: Asking, name: Name) -> Response:
 
 @router.get("/domains")
 async def domains(asking: Asking, cursor: Annotated[str, Query(max_length=1100)] = "0",
-                  count: Annotated[int, Query(ge=1, le=1000)] = 100) -> dict[str, Any]:
+                  count: Annotated[int, Query(ge=1, le=1000)] = 100) -> answers.Domains:
     """Domains that were seen or set, with their limits and when the next job may run."""
     reply = await asking.call("DOMAIN", "LIST", "CURSOR", cursor, "COUNT", count)
     assert isinstance(reply, list)
     following, page = reply
-    return {"cursor": models.plain(following), "domains": [models.named(each) for each in page or []]}  # type: ignore[union-attr]
+    assert isinstance(page, list)
+    return answers.Domains(cursor=models.plain(following), domains=[answers.domain(each) for each in page])
 
 
 @router.put("/domains/{domain}", status_code=204)
@@ -166,22 +173,15 @@ async def unlimit(asking: Asking, domain: Name) -> Response:
 
 
 @router.get("/workers")
-async def workers(asking: Asking) -> dict[str, Any]:
+async def workers(asking: Asking) -> answers.Workers:
     """Workers that said they are there."""
-    return {"workers": [
-        {"name": models.plain(each.name), **models.plain(dict(each.facts))} for each in await asking.workers()
-    ]}
+    return answers.Workers(workers=[answers.worker(each) for each in await asking.workers()])
 
 
 @router.get("/cluster")
-async def cluster(asking: Asking) -> dict[str, Any]:
+async def cluster(asking: Asking) -> answers.Cluster:
     """The nodes as the one that was asked sees them, and its own account of the cluster."""
-    nodes, info = await asking.call("CLUSTER", "NODES"), await asking.call("CLUSTER", "INFO")
-    facts = [line.partition(":") for line in models.plain(info).splitlines() if ":" in line]
-    return {
-        "nodes": [line for line in models.plain(nodes).splitlines() if line],
-        "facts": {name: value for name, _, value in facts},
-    }
+    return answers.cluster(await asking.nodes(), models.plain(await asking.call("CLUSTER", "INFO")))
 
 
 @router.get("/info")
@@ -196,7 +196,7 @@ async def info(asking: Asking, section: Annotated[str, Query(max_length=32, patt
 async def history(
     asking: Asking, cursor: Annotated[str, Query(max_length=200)] = "first",
     count: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> dict[str, Any]:
+) -> answers.History:
     """What happened to jobs, from a cursor on: the records of one node, as objects."""
     from holdfast import history as reading
 
@@ -206,4 +206,4 @@ async def history(
     assert isinstance(data, bytes)
     with tables():
         rows = reading.decode(data).to_pylist() if data else []
-    return {"cursor": models.plain(following), "records": [models.plain(row) for row in rows]}
+    return answers.History(cursor=models.plain(following), records=[answers.record(row) for row in rows])

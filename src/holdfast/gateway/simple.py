@@ -18,11 +18,12 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.errors import BadRequest
+from holdfast.client.figures import QueueFigures
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.limits import DURATION_S_MAX, MIB
+from holdfast.gateway import answers
 from holdfast.gateway.asking import Behind, behind, hung_up, the_queue, while_there
 from holdfast.gateway.problems import MEDIA
-from holdfast.gateway.queues import totals
 from holdfast.gateway.sites import may_change
 
 router = APIRouter(tags=["simple"], responses=MEDIA)
@@ -94,14 +95,13 @@ async def get(
 
 
 @router.get("/stats")
-async def stats(asking: Asking, gate: Gate) -> dict[str, int]:
+async def stats(asking: Asking, gate: Gate) -> answers.Totals:
     """How many jobs are queued, with workers, and done, at all nodes."""
-    found = await totals(asking, gate.simple)
-    row = found[0] if found else {}
+    found = (await asking.figures(gate.simple)).queues
+    row = found[0] if found else QueueFigures(gate.simple)
     settings = await asking.settings(gate.simple)
     bound = settings.get("totalmaxlen") or settings.get("maxlen") or 0
-    return {
-        "queueSize": int(row.get("len", 0)), "leased": int(row.get("out", 0)), "delayed": int(row.get("delayed", 0)),
-        "maxSize": int(bound) if isinstance(bound, int | bytes) else 0,
-        "added": int(row.get("added", 0)), "taken": int(row.get("handed-out", 0)),
-    }
+    return answers.Totals(
+        queueSize=row.queued, leased=row.leased, delayed=row.delayed,
+        maxSize=int(bound) if isinstance(bound, int | bytes) else 0, added=row.added, taken=row.taken,
+    )

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from holdfast import doors
 from holdfast.client.errors import Error
+from holdfast.client.figures import Figures as Asked
 from holdfast.client.queue import Queue
 from holdfast.local.processes import Process
 
@@ -27,16 +28,15 @@ HOST = "127.0.0.1"
 NODE_PORT = 7711
 BUS_OFFSET = 10_000
 METRICS_OFFSET = 2000
-HTTP_PORT, GRPC_PORT = 7780, 7790
+HTTP_PORT = 7780
+GRPC_OFFSET = 10
+"""From the port for HTTP to that for gRPC, where nobody names one: 7790 beside 7780."""
 START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
 LOOK_S = 0.05
 LOCK = "up.lock"
-SUMMED = ("len", "out", "delayed", "dead-kept", "added", "acked", "nacked", "in-per-second", "out-per-second")
-
-
-COUNTERS = ("added", "acked", "nacked")
-"""Of SUMMED: what each node counts from its start, and so begins again when it does."""
+COUNTERS = ("added", "done", "failed")
+"""Figures: what each node counts from its start, and so begins again when it does."""
 ASK_S = 2.0
 """For a node to answer that is asked by itself."""
 
@@ -54,13 +54,15 @@ class Plan:
     orders_per_second: float = 5.0
     port: int = NODE_PORT
     http: int = HTTP_PORT
+    grpc: int = 0
+    """0: beside that for HTTP."""
 
 
 @dataclass
 class Figures:
     """What the cluster did and does, summed over its nodes."""
 
-    totals: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, Any] = field(default_factory=dict)
     queues: list[dict[str, Any]] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     """Nodes that did not answer: what they know is not in the sums."""
@@ -140,7 +142,8 @@ class Whole:
         self.logs = plan.folder / "log"
         self.lake = plan.folder / "lake"
         self.ports = free_ports(plan.port, plan.nodes, BUS_OFFSET, METRICS_OFFSET)
-        self.http, self.grpc = free_ports(plan.http, 1)[0], free_ports(GRPC_PORT, 1)[0]
+        self.http = free_ports(plan.http, 1)[0]
+        self.grpc = free_ports(plan.grpc or self.http + GRPC_OFFSET, 1)[0]
         self.url = "holdfast://" + ",".join(f"{HOST}:{port}" for port in self.ports)
         self.console = f"http://{HOST}:{self.http}/"
         self.processes: list[Process] = []
@@ -170,7 +173,7 @@ class Whole:
         return self.make("gateway", ["-m", "holdfast", *words, "--lake", str(self.lake)], self.console)
 
     def sample(self) -> Iterator[Process]:
-        words = ["worker", "holdfast.local.shop:app", "--url", self.url, "--concurrency", "20", "--shutdown", "5"]
+        words = ["worker", "holdfast.local.shop:app", "--connect", self.url, "--concurrency", "20", "--shutdown", "5"]
         yield self.make("worker", ["-m", "holdfast", *words, "--name", "shop-worker"], "holdfast.local.shop:app")
         yield self.make("producer", ["-m", "holdfast.local.customers", self.url, str(self.plan.orders_per_second)],
                         f"{self.plan.orders_per_second:g} orders/s")
@@ -189,6 +192,8 @@ class Whole:
             self.notes.append(f"port {self.plan.port} is taken: the nodes are at {', '.join(map(str, self.ports))}")
         if self.http != self.plan.http:
             self.notes.append(f"port {self.plan.http} is taken: the console is at {self.http}")
+        if self.plan.grpc and self.grpc != self.plan.grpc:
+            self.notes.append(f"port {self.plan.grpc} is taken: gRPC is at {self.grpc}")
         yield "starting a node" if self.plan.nodes == 1 else f"starting {self.plan.nodes} nodes"
         for number in range(self.plan.nodes):
             self.node(number).start()
@@ -273,28 +278,27 @@ class Whole:
         if self.queue is None:
             return Figures(words="not yet")
         try:
-            rows, silent = self.ask()
+            found = self.ask()
         except Error as error:
             return Figures(words=str(error))
-        named = [{key.decode(): plain(value) for key, value in zip(row[::2], row[1::2], strict=True)} for row in rows]
-        away = self.names_of([plain(each) for each in silent])
+        named = [each.row() for each in found.queues]
+        away = self.names_of(list(found.silent))
         is_whole = not away and all(each.is_up() for each in self.processes if each.name.startswith("node "))
         self.since.take(named, is_whole)
-        totals = {name: sum(int(row.get(name) or 0) for row in named) for name in SUMMED}
+        totals = {**found.total().row(), **{name: sum(row[name] for row in named) for name in COUNTERS}}
         return Figures(totals, sorted(named, key=lambda row: str(row["name"])), away)
 
-    def ask(self) -> tuple[Any, Any]:
+    def ask(self) -> Asked:
         """The sums, and who is not in them. A node that has just come back misses the others, who miss nobody: where
         half of them are missing, each is asked, and the one that knows most is believed."""
         assert self.queue is not None
-        reply: Any = self.queue.call("CLUSTER", "QSTAT", "*")
-        best: tuple[Any, Any] = (reply[0], reply[1])
-        for port in self.ports if 2 * len(best[1]) >= self.plan.nodes else ():
+        best = self.queue.figures()
+        for port in self.ports if 2 * len(best.silent) >= self.plan.nodes else ():
             with contextlib.suppress(Error):
                 with doors.open(f"holdfast://{HOST}:{port}", connect_timeout=ASK_S, answer_timeout=ASK_S) as queue:
-                    reply = queue.call("CLUSTER", "QSTAT", "*")
-                if len(reply[1]) < len(best[1]):
-                    best = (reply[0], reply[1])
+                    found = queue.figures()
+                if len(found.silent) < len(best.silent):
+                    best = found
         return best
 
     def names_of(self, silent: list[str]) -> list[str]:
