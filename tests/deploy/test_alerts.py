@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.deploy.test_chart import resources
 from tests.deploy.test_metrics import ALERTS, DASHBOARD
 
 RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
@@ -36,6 +37,12 @@ def histogram(name: str, labels: str, each_minute: dict[str, float]) -> dict[str
 WELL: dict[str, str] = {
     f'up{{job="holdfast",{NODE}}}': steady(1),
     'up{job="holdfast-gateway",instance="a:7780"}': steady(1),
+    f'holdfast_info{{job="holdfast",{NODE},node="a"}}': steady(1),
+    'up{job="holdfast",instance="b:9711"}': steady(1),
+    'holdfast_info{job="holdfast",instance="b:9711",node="b"}': steady(1),
+    'up{job="other",instance="c:1"}': steady(0),  # none of ours
+    f'holdfast_queue_paused{{{NODE},queue="q",way="in"}}': steady(0),
+    f'holdfast_queue_paused{{{NODE},queue="q",way="out"}}': steady(0),
     f"holdfast_jobs_short_of_copies{{{NODE}}}": steady(0),
     f'holdfast_link_up{{{NODE},peer="b"}}': steady(1),
     f"holdfast_journal_up{{{NODE}}}": steady(1),
@@ -62,6 +69,7 @@ ILL: dict[str, dict[str, str]] = {
     "HoldfastJournalFails": {f"holdfast_journal_up{{{NODE}}}": steady(0)},
     "HoldfastMemoryShort": {f"holdfast_memory_used_bytes{{{NODE}}}": steady(93)},
     "HoldfastQueueWaits": {f'holdfast_queue_oldest_age_seconds{{{NODE},queue="q"}}': steady(1000)},
+    "HoldfastQueuePaused": {f'holdfast_queue_paused{{{NODE},queue="q",way="out"}}': f"1+0x{2 * MINUTES}"},
     "HoldfastNobodyWorks": {f'holdfast_jobs_delivered_total{{{NODE},queue="q"}}': steady(600)},
     "HoldfastJobsDie": {f'holdfast_jobs_dead_total{{{NODE},queue="q"}}': rising(1)},
     "HoldfastLeasesLost": {f'holdfast_leases_lost_total{{{NODE},queue="q"}}': rising(30)},
@@ -85,7 +93,7 @@ def fired(folder: Path, series: dict[str, str], expected: list[str]) -> subproce
     """Whether, at the end, exactly these fire."""
     tests = [{
         "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "input_series": [{"series": name, "values": values} for name, values in series.items() if values],
         "promql_expr_test": [{
             "expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": f"{MINUTES}m",
             "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in expected],
@@ -113,6 +121,45 @@ def test_each_rule_has_a_case() -> None:
 def test_a_rule_fires_when_it_should_and_alone(tmp_path: Path, name: str) -> None:
     done = fired(tmp_path, {**WELL, **ILL[name]}, [name])
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+IN_KUBERNETES = 'job="kubernetes-pods",namespace="jobs"'
+"""What a Prometheus that goes by the annotations of pods says of a target."""
+
+
+def as_pods(series: dict[str, str]) -> dict[str, str]:
+    return {name.replace('job="holdfast"', IN_KUBERNETES).replace('job="holdfast-gateway"', IN_KUBERNETES): values
+            for name, values in series.items()}
+
+
+GATEWAY = {f'holdfast_gateway_requests_total{{{IN_KUBERNETES},instance="a:7780",status="200"}}': rising(60)}
+
+
+@pytest.mark.parametrize("gone", [
+    {f'up{{{IN_KUBERNETES},{NODE}}}': f"1x10 0x{MINUTES}", f'holdfast_info{{{IN_KUBERNETES},{NODE},node="a"}}': "1x10"},
+    {f'up{{{IN_KUBERNETES},instance="b:9711"}}': "", f'holdfast_info{{{IN_KUBERNETES},instance="b:9711",node="b"}}': "",
+     f'holdfast_link_up{{{NODE},peer="b"}}': f"1x10 0x{MINUTES}"},
+], ids=["a pod that does not answer", "a pod that is gone"])
+def test_a_node_that_is_down_is_missed_whatever_its_job_is_called(tmp_path: Path, gone: dict[str, str]) -> None:
+    """The chart's annotations give another job than the example of a configuration here."""
+    well = {**as_pods(WELL), **GATEWAY}
+    assert not any('job="holdfast' in name for name in well)
+    assert fired(tmp_path, well, []).returncode == 0
+    done = fired(tmp_path, {**well, **gone}, ["HoldfastNodeDown"])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_gateway_that_is_down_is_missed_whatever_its_job_is_called(tmp_path: Path) -> None:
+    ill = {**as_pods(WELL), **GATEWAY, f'up{{{IN_KUBERNETES},instance="a:7780"}}': f"1x10 0x{MINUTES}"}
+    done = fired(tmp_path, ill, ["HoldfastGatewayDown"])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_pods_of_the_chart_are_scraped_at_the_ports_of_their_figures() -> None:
+    found = {each["kind"]: each["spec"]["template"]["metadata"]["annotations"] for each in resources()
+             if each["kind"] in ("StatefulSet", "Deployment")}
+    assert found["StatefulSet"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9711"}
+    assert found["Deployment"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "7780"}
 
 
 def test_prometheus_can_parse_every_query_of_the_dashboard(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.cli.main import SUBCOMMANDS
+from holdfast.cli.main import main
 from holdfast.core.config import BY_NAME
 from holdfast.shell.settings import NOT_SETTINGS, variable
 
@@ -42,7 +42,7 @@ def test_it_names_only_commands_and_settings_that_exist(path: Path) -> None:
     for name in re.findall(r"\bHOLDFAST_[A-Z_]+", text):
         assert name in NOT_SETTINGS or name in {variable(each) for each in BY_NAME}, name
     for word in re.findall(r"(?:exec|env|ENTRYPOINT|`|^|#) *holdfast ([a-z]+) ", text, re.MULTILINE):
-        assert word in SUBCOMMANDS, word
+        assert word in main.places, word
     for name in re.findall(r"(?<![\w-])(announce-ip|host-id|[a-z]+-[a-z-]+)=", text):
         assert name in BY_NAME, name
 

@@ -21,6 +21,7 @@ from tests.gateway.running import Gateway, address
 from tests.proc.harness import Node, until
 
 import holdfast
+from holdfast.core import views
 from holdfast.core.limits import DOMAINS_TOLD_MAX
 from holdfast.core.throttle import Domains, Throttle
 from holdfast.core.times import BOUNDS, Times
@@ -100,6 +101,21 @@ def test_what_was_done_is_what_is_exported(node: Node, port: int) -> None:
     assert found["holdfast_journal_up", ""] == 1
     assert found["holdfast_nodes_known", ""] == 2
     assert found["holdfast_metrics_age_seconds", ""] < 30
+
+
+def test_a_paused_queue_can_be_seen(node: Node, port: int) -> None:
+    """At the node that was not told either: the word goes to all."""
+    get(port, "/metrics")
+    with holdfast.open(address(node)) as queue:
+        queue.add("calm", "x")
+        queue.pause("calm", "out")
+    out, way_in = (("holdfast_queue_paused", f"queue=calm,way={way}") for way in ("out", "in"))
+    found = until(lambda: (seen := values(get(port, "/metrics")[1])).get(out) == 1 and seen, 30)
+    assert found[way_in] == 0
+    with holdfast.open(address(node)) as queue:
+        assert [each.paused for each in queue.figures("calm").queues] == ["out"]
+        queue.resume("calm")
+    until(lambda: values(get(port, "/metrics")[1]).get(out) == 0, 30)
 
 
 def hold_up(queue: holdfast.Queue, domain: str) -> None:
@@ -222,9 +238,7 @@ def test_queues_beyond_the_bound_are_one() -> None:
     """A series per queue is what Prometheus bears worst."""
     assert QUEUES_MAX >= 100
     made = Snapshot()
-    row = dict.fromkeys([b"len", b"out", b"delayed", b"dead-kept", b"oldest-age", b"blocked", b"jobs-in", b"handed-out",
-                         b"acked", b"nacked", b"dead", b"expired", b"lease-lost", b"added", b"redelivered"], 3)
-    add_queue(made, "new\nline", row)
+    add_queue(made, "new\nline", [3] * len(views.FIELDS), 3)
     assert 'queue="new\\nline"' in text_of(made, 0.0)
 
 
