@@ -13,12 +13,15 @@ What comes back is the same `Queue` (or `AsyncQueue`) whatever the url says, so 
 queue to a cluster is a change of a string. Settings of an embedded node go after a question mark:
 `memory:?maxmemory=100mb` (`holdfast.embedded.SETTINGS` are those that mean something there).
 
+A bare `host:port`, or several with commas, is taken for `holdfast://host:port`.
+
 A connection is tried at once: a wrong address, a wrong password or a missing one is an exception here and
 not a surprise at the first job.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -35,6 +38,9 @@ from holdfast.client.tunnel import Place
 PLAIN: Final = ("memory", "file", "holdfast", "holdfasts", "unix")
 THROUGH: Final = ("http", "https", "grpc", "grpcs")
 """Doors that lead through a gateway."""
+HOST: Final = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d+)?"
+BARE: Final = re.compile(rf"(?:[^@/\s]*@)?{HOST}(?:,{HOST})*")
+"""Hosts and ports without a scheme."""
 
 
 def open(
@@ -109,13 +115,20 @@ async def aopen(
     return AsyncQueue(pool)
 
 
+def url_of(place: str) -> str:
+    """A place as somebody types it, as a url: `10.0.0.1:7711` is at a node."""
+    is_host = ("." in place or ":" in place or place == "localhost") and BARE.fullmatch(place) is not None
+    is_scheme = place.partition(":")[0].lower() in (*PLAIN, *THROUGH)
+    return f"holdfast://{place}" if is_host and not is_scheme else place
+
+
 def split(url: str) -> tuple[str, str]:
     """Scheme and rest, or a sentence about what is wrong."""
     given: object = url
     if not isinstance(given, str):
         kind = "None" if given is None else type(given).__name__
         raise TypeError(f"open() takes a url as a str, such as 'memory:' or 'holdfast://host', not {kind}")
-    scheme, colon, rest = url.partition(":")
+    scheme, colon, rest = url_of(url).partition(":")
     scheme = scheme.lower()
     if not colon or scheme not in (*PLAIN, *THROUGH):
         # Not the whole url: a password may be in it.
@@ -174,6 +187,15 @@ def targets(
     if path or "?" in place:
         raise BadRequest("a holdfast url ends after the last port")
     return [target(*parse_address(each)) for each in place.split(",")]
+
+
+def nodes_at(url: str, connect_timeout: float = CONNECT_TIMEOUT_S) -> list[Target]:
+    """The nodes that a url names, for what speaks to nodes itself and to no gateway."""
+    scheme, rest = split(url)
+    if scheme not in ("holdfast", "holdfasts", "unix"):
+        raise BadRequest(f"this speaks to a node: holdfast://host:port, holdfasts://host:port or unix:///path, "
+                         f"not {scheme}:")
+    return targets(scheme, rest, connect_timeout, ANSWER_TIMEOUT_S)
 
 
 def tls_context(files: dict[str, str]) -> ssl.SSLContext:

@@ -27,12 +27,14 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from holdfast.cli.prompt import the_node
+from holdfast.cli.where import node_at, node_options
 from holdfast.client import values
 from holdfast.client.connection import AsyncConnection
 from holdfast.client.delivery import ID, entries
 from holdfast.client.errors import Empty, Error
 from holdfast.client.resp import Argv, Reply
-from holdfast.client.target import PORT, Target
+from holdfast.client.target import Target
 
 MODES: Final = ("add", "get", "ack", "cycle")
 WAIT_MS: Final = 5000
@@ -222,13 +224,11 @@ def _percentile_ms(ordered: list[float], percentile: float) -> float:
     context_settings={"help_option_names": ["--help"]},  # -h is the host, as in redis-benchmark.
     epilog="\b\nExamples:\n"
     "  holdfast bench                               add, get and ack 100,000 jobs\n"
+    "  holdfast bench --connect 10.0.0.1:7711       a node on another machine\n"
     "  holdfast bench --mode add --pipeline 1       the cost of single adds\n"
     "  holdfast bench --jobs 10000 --json > a.json  for scripts",
 )
-@click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Where the node is.")
-@click.option("-p", "--port", default=PORT, show_default=True, type=click.IntRange(1, 65535),
-              help="Its port.")
-@click.option("--unix", "path", default="", metavar="PATH", help="Its Unix socket, in place of both.")
+@node_options
 @click.option("-a", "--password", default="", envvar="HOLDFASTCLI_AUTH",
               help="Its password; better in the variable HOLDFASTCLI_AUTH.")
 @click.option("--connections", default=50, show_default=True, type=click.IntRange(1, 10_000))
@@ -241,11 +241,11 @@ def _percentile_ms(ordered: list[float], percentile: float) -> float:
               help="What to measure; cycle is add, get and ack together.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def bench(
-    host: str, port: int, path: str, password: str, connections: int, jobs: int, body: int, pipeline: int,
+    connect: str, host: str, port: int, path: str, password: str, connections: int, jobs: int, body: int, pipeline: int,
     queue: str, mode: str, as_json: bool,
 ) -> None:
     """Drive a node with jobs and print jobs per second and latency."""
-    target = Target(host=host, port=port, path=path, password=password)
+    target = the_node(node_at(connect, host, port, path), password)
     run = Bench(target, min(connections, jobs), jobs, body, pipeline, queue)
     try:
         with progress(run):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import platform
 import resource
 import shutil
@@ -24,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast import doors, form
-from holdfast.cli.common import DEFAULT, plain, some, with_secret
+from holdfast.cli.common import json_option, plain, some
+from holdfast.cli.where import connect_option
 from holdfast.client.errors import Error, NotAllowed
 from holdfast.client.queue import Queue
 from holdfast.client.text import visible
@@ -57,9 +57,9 @@ Examples:
   holdfast doctor --dir /var/lib/holdfast          and a node's folder
   holdfast doctor --connect holdfast://10.0.0.1 --json
 """)
-@click.option("--connect", default=DEFAULT, show_default=True, metavar="URL", envvar="HOLDFAST_URL", help="A node.")
+@connect_option()
 @click.option("--dir", "folder", type=click.Path(path_type=Path), help="The folder of a node on this machine.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def doctor(connect: str, folder: Path | None, as_json: bool) -> None:
     """Check an installation and say what to do. Exit code 1 if something is wrong."""
     found = [*of_installation(), *of_cluster(connect), *(of_folder(folder) if folder is not None else ())]
@@ -99,7 +99,7 @@ def of_installation() -> Iterator[Finding]:
 
 def of_cluster(url: str) -> Iterator[Finding]:
     try:
-        with doors.open(with_secret(url, os.environ.get("HOLDFAST_SECRET", "")), connect_timeout=3) as queue:
+        with doors.open(url, connect_timeout=3) as queue:
             yield from of_nodes(queue)
     except NotAllowed as error:
         yield Finding(BAD, f"the node does not let us look: {error}",
@@ -115,22 +115,22 @@ def facts_of(text: Any) -> dict[str, str]:
 
 
 def of_nodes(queue: Queue) -> Iterator[Finding]:
-    listed = [line.split() for line in plain(queue.call("CLUSTER", "NODES")).splitlines()]
-    met = [words[1] for words in listed if words[2] == "handshake"]
+    members = queue.nodes()
+    met = [each.where for each in members if each.state == "meeting"]
     if met:
         yield Finding(REMARK, f"nobody of the cluster answers at {', '.join(met)}",
-                      "start a node there, or take it back: `holdfast cli cluster forget ID`, with the id that "
-                      "`holdfast cluster nodes` shows")
-    lines = [words for words in listed if words[2] != "handshake"]
-    away = [words[1] for words in lines if "disconnected" in words or "fail" in words[2].split(",")]
+                      "start a node there, or take it back: `holdfast cluster forget HOST:PORT`")
+    lines = [each for each in members if each.state != "meeting"]
+    away = [f"{each.near} at {each.where}" for each in lines if each.state == "down"]
     if away:
         yield Finding(BAD, f"away, of {some(len(lines), 'node')}: {', '.join(away)}",
-                      "start again with the same folder; `holdfast cli cluster forget ID` what is gone for good")
+                      "start again with the same folder; `holdfast cluster forget ID` what is gone for good")
     else:
         yield Finding(GOOD, f"{len(lines)} {'node answers' if len(lines) == 1 else 'nodes are linked'}")
     if len(lines) < 3:
         yield Finding(REMARK, "fewer than three nodes: a job has fewer than three copies",
                       "see docs/how-to/run-a-cluster.md")
+    yield from of_queues(queue)
     cluster = facts_of(queue.call("CLUSTER", "INFO"))
     short = int(cluster.get("cluster_jobs_short_of_copies", 0))
     if short:
@@ -156,6 +156,13 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     if int(info.get("faults", 0)):
         words = f"the node met {some(int(info['faults']), 'fault')}"
         yield Finding(BAD, words, "its log has a traceback for each: report them")
+
+
+def of_queues(queue: Queue) -> Iterator[Finding]:
+    for each in queue.figures().queues:
+        if each.paused != "none":
+            words = f"the queue {each.name} is paused ({each.paused})"
+            yield Finding(REMARK, words, f"`holdfast resume {each.name}`, if that is not meant")
 
 
 def of_folder(folder: Path) -> Iterator[Finding]:

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
 import click
 
 from holdfast.cli import logs
-from holdfast.cli.common import fail, with_secret
+from holdfast.cli.common import fail
+from holdfast.cli.where import connect_option
 
 EXAMPLES = """
 \b
@@ -17,7 +17,7 @@ Examples:
   holdfast gateway                                           before the node at 127.0.0.1:7711
   curl -d hello http://127.0.0.1:7780/push                   add a job to the queue `default`
   curl http://127.0.0.1:7780/get                             and take it
-  holdfast gateway --connect holdfast://a:7711,b:7711 --bind 0.0.0.0 --users-file users.toml
+  holdfast gateway --connect a:7711,b:7711 --bind 0.0.0.0 --users-file users.toml
   holdfast gateway --size 1000 --queue work                  bounded: the 1001st job gets a 429
   HOLDFAST_SECRET=… holdfast gateway --connect holdfast://gateway@a:7711
 
@@ -27,8 +27,7 @@ user of the machine can see it.
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--connect", default="holdfast://127.0.0.1:7711", show_default=True, metavar="URL",
-              help="The nodes, or an embedded queue such as file:./jobs.")
+@connect_option("The nodes, or an embedded queue such as file:./jobs.")
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--http", default=7780, show_default=True, type=click.IntRange(0, 65535), help="Port for HTTP.")
 @click.option("--grpc", default=7790, show_default=True, type=click.IntRange(-1, 65535),
@@ -60,7 +59,7 @@ def gateway(
         fail(f"the gateway needs {error.name}: pip install 'holdfast[server]'")
 
     logs.start(log_format, "info")
-    plan = Plan(with_secret(connect, os.environ.get("HOLDFAST_SECRET", "")), bind, http, grpc, queue, size, users,
+    plan = Plan(connect, bind, http, grpc, queue, size, users,
                 insecure, cert, key, ca, lake, console, hosts=hosts)
     try:
         import uvloop

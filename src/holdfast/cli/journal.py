@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.groups import Group, examples
 from holdfast.journal import inspect, old, own
 from holdfast.journal.disk import Disk
 from holdfast.journal.folder import NAME, JournalError
 from holdfast.journal.lock import InUse, lock, unlock
 
 
-@click.group()
+@click.group(cls=Group)
 def journal() -> None:
     """Look at the journal of a stopped node; mend it.
 
@@ -81,7 +82,7 @@ def fail(words: str) -> None:
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
 
-@journal.command()
+@journal.command(epilog=examples("holdfast journal check ./data"))
 @FOLDER
 def check(folder: Path) -> None:
     """Read everything and say whether a node could start with it. The exit code is 0 if it could."""
@@ -100,7 +101,7 @@ def check(folder: Path) -> None:
                 fail(health.error)
 
 
-@journal.command()
+@journal.command(epilog=examples("holdfast journal repair ./data"))
 @FOLDER
 def repair(folder: Path) -> None:
     """Leave out what is damaged, so that a node can start with the rest. The damaged files are kept."""
@@ -112,7 +113,10 @@ def repair(folder: Path) -> None:
             click.echo("nothing had to be repaired")
 
 
-@journal.command()
+@journal.command(epilog=examples(
+    "holdfast journal dump ./data | less",
+    "holdfast journal dump ./data/journal/old",
+))
 @FOLDER
 def dump(folder: Path) -> None:
     """Print every record, one a line: where it is, when it was written, what it is."""
@@ -122,7 +126,7 @@ def dump(folder: Path) -> None:
                 click.echo(entry.words())
 
 
-@journal.command()
+@journal.command(epilog=examples("holdfast journal stats ./data"))
 @FOLDER
 def stats(folder: Path) -> None:
     """Count the records by kind, and say what is kept of what was replaced."""

@@ -21,6 +21,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from holdfast.cli.groups import Group, examples
+from holdfast.cli.where import connect_option
 from holdfast.client.text import visible
 
 if TYPE_CHECKING:
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.pipeline.lineage import Relative
 
-CONNECT = click.option("--connect", "url", envvar="HOLDFAST_URL", default="holdfast://127.0.0.1:7711",
-                       show_default=True, help="A node of the cluster; several with commas.")
+CONNECT = connect_option("A node of the cluster; several with commas.", name="url")
 LAKE = click.option("--lake", "folder", envvar="HOLDFAST_LAKE", default="./lake", show_default=True,
                     type=click.Path(path_type=Path), help="Where the tables are.")
 MASTER = click.option("--master", default="local[*]", show_default=True,
@@ -39,7 +40,7 @@ OURS = re.compile(r"^(?:holdfast[\w.]*\.)?(\w*(?:Error|Refused|DataLoss|BadOptio
                   r"|BadRequest|ConnectionLost|NoAnswer|Unknown|NoRepl|NoJava)): (.+)$", re.MULTILINE)
 
 
-@click.group()
+@click.group(cls=Group)
 def pipeline() -> None:
     """Run the data pipeline, on Spark.
 
@@ -112,7 +113,10 @@ def ms(value: float | None) -> str:
     return f"{value:.0f} ms"
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples(
+    "holdfast pipeline run --lake ./lake",
+    "holdfast pipeline run --connect 10.0.0.1:7711 --lake ./lake --once      up to now, for cron",
+))
 @CONNECT
 @LAKE
 @MASTER
@@ -149,7 +153,7 @@ def run(
         click.echo(f"{count} events read into {folder}")
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline report --lake ./lake --out report.html --png report.png"))
 @LAKE
 @click.option("--out", default="report.html", show_default=True, type=click.Path(path_type=Path))
 @click.option("--png", type=click.Path(path_type=Path), help="The first plot as an image, too.")
@@ -163,7 +167,7 @@ def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
         click.echo(f"written to {write(lake_at(folder), out, days, png)}")
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline stuck --lake ./lake"))
 @LAKE
 @MASTER
 @CONF
@@ -186,7 +190,7 @@ def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
     ], "no job is stuck")
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline anomalies --lake ./lake"))
 @LAKE
 @MASTER
 @CONF
@@ -222,7 +226,7 @@ def collect(
             return find(spark).limit(limit).collect()
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline lineage DI…SQ --lake ./lake"))
 @click.argument("job")
 @LAKE
 def lineage(job: str, folder: Path) -> None:
@@ -246,7 +250,10 @@ def lineage(job: str, folder: Path) -> None:
         console().print(grow(Tree(Text(visible(words(top)))), top))
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples(
+    "holdfast pipeline dead",
+    "holdfast pipeline dead --matching 'timeout after' --retry --yes",
+))
 @CONNECT
 @click.option("--queue", default="", help="Only of this queue.")
 @click.option("--matching", default="", metavar="REGEX", help="Only kinds whose signature has this.")
@@ -270,7 +277,7 @@ def dead(url: str, queue: str, matching: str, is_retry: bool, yes: bool) -> None
             click.echo(f"{retry(nodes, jobs)} jobs are queued again")
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline plan --lake ./lake --workers 2,4,8 --rate 1,2"))
 @LAKE
 @click.option("--day", default="", help="The day to replay, YYYY-MM-DD; the last by default.")
 @click.option("--queue", default="", help="Only this queue.")

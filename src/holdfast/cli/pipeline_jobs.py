@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from .groups import Group, examples
 from .pipeline import CONF, CONNECT, MASTER, driver, pipeline, plainly, session, show
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class Rate(click.ParamType[float]):
         return float(found[1]) / {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples(
+    "holdfast pipeline backfill users.parquet --queue welcome --rate 5000/s",
+    "holdfast pipeline backfill users.csv --queue welcome --dry-run",
+))
 @click.argument("source", metavar="FILE|TABLE")
 @CONNECT
 @MASTER
@@ -71,7 +75,7 @@ def backfill(
         click.echo(f"{run.progress().done} jobs added")
 
 
-@pipeline.group("import")
+@pipeline.group("import", cls=Group)
 def import_jobs() -> None:
     """Bring the jobs of another queue over. Nothing is taken out of it unless --remove is given."""
 
@@ -122,7 +126,11 @@ def tell(system: str, brought: Brought, dry: bool) -> None:
 
 
 def importer(system: str) -> click.Command:
-    @click.command(system, help=f"Bring the jobs of {system} over: waiting, scheduled, to be tried again, dead.")
+    @click.command(
+        system, help=f"Bring the jobs of {system} over: waiting, scheduled, to be tried again, dead.",
+        epilog=examples(f"holdfast pipeline import {system} --redis redis://10.0.0.9/0 --dry-run",
+                        f"holdfast pipeline import {system} --redis redis://10.0.0.9/0 --dead-queue morgue"),
+    )
     @REDIS
     @click.option("--namespace", default="", help="What its keys begin with, where it is not the usual.")
     @options
@@ -145,7 +153,7 @@ for each in SYSTEMS:
     import_jobs.add_command(importer(each))
 
 
-@import_jobs.command()
+@import_jobs.command(epilog=examples("holdfast pipeline import disque --aof appendonly.aof"))
 @click.option("--aof", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Its append-only file.")
 @options
@@ -157,7 +165,7 @@ def disque(aof: Path, **words: Any) -> None:
         bring_all("disque", find(aof), None, **words)
 
 
-@pipeline.command()
+@pipeline.command(epilog=examples("holdfast pipeline work shop:app --checkpoint ./work --max-jobs 10000"))
 @click.argument("name", metavar="MODULE:APP")
 @CONNECT
 @MASTER

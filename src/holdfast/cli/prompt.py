@@ -17,6 +17,7 @@ Everything the prompt knows about commands comes from the node's own table throu
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import sys
@@ -28,12 +29,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from holdfast.cli.common import fail
+from holdfast.cli.where import node_at, node_options
 from holdfast.client import errors, text
 from holdfast.client.asks import give_back
 from holdfast.client.connection import Connection
 from holdfast.client.plain import PlainReader
 from holdfast.client.resp import Argv, Reply, to_bytes, to_text
-from holdfast.client.target import PORT, Target
+from holdfast.client.target import Target
+from holdfast.doors import nodes_at
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -86,17 +90,13 @@ def command_table() -> dict[str, Spec]:
         "help_option_names": ["--help"],  # -h is the host, as in redis-cli.
     },
     epilog="\b\nExamples:\n"
-    "  holdfast cli                                 a prompt\n"
-    "  holdfast cli -p 7712 addjob emails hi 0      one command\n"
-    "  holdfast cli --json qstat emails             for scripts\n"
+    "  holdfast cli                                               a prompt\n"
+    "  holdfast cli --connect 10.0.0.1:7712 addjob emails hi 0    one command\n"
+    "  holdfast cli --json qstat emails                           for scripts\n"
     "  holdfast cli getjob nohang from emails | cat\n"
-    "  printf 'ping\\nqlen emails\\n' | holdfast cli  many commands",
+    "  printf 'ping\\nqlen emails\\n' | holdfast cli                many commands",
 )
-@click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Where the node is.")
-@click.option("-p", "--port", default=PORT, show_default=True, type=click.IntRange(1, 65535),
-              help="Its port.")
-@click.option("--unix", "path", default="", metavar="PATH",
-              help="Its Unix socket, in place of host and port.")
+@node_options
 @click.option("-a", "--password", default="", envvar="HOLDFASTCLI_AUTH",
               help="Its password. Better in the variable HOLDFASTCLI_AUTH: others can see a command line.")
 @click.option("--resp3", is_flag=True, help="Speak RESP3: maps, sets and numbers keep their types.")
@@ -104,11 +104,14 @@ def command_table() -> dict[str, Spec]:
 @click.option("--raw/--no-raw", default=None, help="Bare values, or types; otherwise bare in a pipe only.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def cli(
-    host: str, port: int, path: str, password: str, resp3: bool, as_json: bool, raw: bool | None,
+    connect: str, host: str, port: int, path: str, password: str, resp3: bool, as_json: bool, raw: bool | None,
     words: tuple[str, ...],
 ) -> None:
-    """Talk to a node: a prompt, or with WORDS one command."""
-    target = Target(host=host, port=port, path=path, password=password, resp3=resp3)
+    """Send commands to a node, by hand or from a file.
+
+    A prompt, or with WORDS one command.
+    """
+    target = replace(the_node(node_at(connect, host, port, path), password), resp3=resp3)
     is_raw = raw if raw is not None else not sys.stdout.isatty()
     line = Line(target, "json" if as_json else "raw" if is_raw else "terminal")
     if words:
@@ -119,6 +122,21 @@ def cli(
         code = interactive(line)
     line.close()
     sys.exit(code)
+
+
+def the_node(url: str, password: str) -> Target:
+    """The first node of a url that can be reached; the last is taken as it is, and says why not."""
+    try:
+        found = nodes_at(url)
+    except errors.BadRequest as error:
+        fail(error.text, 2)
+    if password:
+        found = [replace(each, password=password) for each in found]
+    for each in found[:-1]:
+        with contextlib.suppress(errors.Error):
+            Connection(each, PlainReader(errors.from_reply, exact=True)).close()
+            return each
+    return found[-1]
 
 
 class Line:
@@ -200,7 +218,7 @@ class Line:
             return f"{error.text}. Is a node running with that Unix socket?"
         return (
             f"{error.text}. Start a node with `holdfast node --port {self.target.port}`, "
-            "or say where one is with -h and -p."
+            "or say where one is: --connect HOST:PORT."
         )
 
     def _learn(self, name: str, words: list[bytes], reply: Reply) -> None:

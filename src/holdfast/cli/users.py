@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.common import show
+from holdfast.cli.common import json_option, show
+from holdfast.cli.groups import Group, examples
 from holdfast.core.rights import ROLE_NAMES
 from holdfast.core.users import names_of
 from holdfast.journal.identity import write_whole
@@ -33,7 +34,7 @@ FILE = click.option("--file", "path", type=click.Path(path_type=Path), default=P
                     help="The file of users.")
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=Group, epilog=EXAMPLES)
 def users() -> None:
     """Say who may connect.
 
@@ -69,7 +70,10 @@ def save(path: Path, table: dict[str, dict[str, object]]) -> None:
     write_whole(path, "\n".join(lines) + "\n")
 
 
-@users.command()
+@users.command(epilog=examples(
+    "holdfast users add shop --role produce --queue 'orders.*'",
+    "holdfast users add mailer --role consume --queue mail --secret-stdin < secret",
+))
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, required=True, type=click.Choice([r.decode() for r in ROLE_NAMES]),
               help="What the user may do; repeatable.")
@@ -98,7 +102,7 @@ def add(
         click.echo(secret)
 
 
-@users.command()
+@users.command(epilog=examples("holdfast users remove shop"))
 @click.argument("name")
 @FILE
 def remove(name: str, path: Path) -> None:
@@ -113,8 +117,11 @@ def remove(name: str, path: Path) -> None:
     click.echo(f"removed {name} from {path}", err=True)
 
 
-@users.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@users.command(name="list", epilog=examples(
+    "holdfast users list",
+    "holdfast users list --file /etc/holdfast/users.toml --json",
+))
+@json_option
 @FILE
 def list_(as_json: bool, path: Path) -> None:
     """Show who is in the file."""

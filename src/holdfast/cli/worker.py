@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli import logs
+from holdfast.cli.where import METAVAR, as_url
 from holdfast.client.errors import Error
 from holdfast.tasks.find import NoApp, find_app
 from holdfast.worker.runtime import Worker, WorkerOptions
@@ -19,7 +20,7 @@ Examples:
   holdfast worker shop.tasks:app -q mail,images -c 20  two of them, twenty jobs at a time
   holdfast worker shop.tasks:app --processes 4         four processes, one per core
   holdfast worker shop.tasks:app --reload              start again when a file changes
-  HOLDFAST_URL=holdfast://10.0.0.1,10.0.0.2 holdfast worker shop.tasks:app --health-port 8080
+  holdfast worker shop.tasks:app --connect 10.0.0.1:7711,10.0.0.2:7711 --health-port 8080
 """
 
 
@@ -35,7 +36,9 @@ Examples:
 @click.option("--health-host", default="127.0.0.1", show_default=True, help="Where that port is opened.")
 @click.option("--health-file", default="", help="A file that is refreshed every second while all is well.")
 @click.option("--reload", "reloads", is_flag=True, help="Start again when a file here changes (for development).")
-@click.option("--url", default="", help="Where the jobs are, in place of the app's own url.")
+@click.option("--connect", default="", metavar=METAVAR, callback=as_url,
+              help="Where the jobs are, in place of the app's own url, and of HOLDFAST_URL where it has none.")
+@click.option("--url", default="", hidden=True, callback=as_url)
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False))
 @click.option("--log-format", default=logs.TEXT, show_default=True, type=click.Choice(logs.FORMS),
@@ -43,7 +46,7 @@ Examples:
 @click.option("--child", is_flag=True, hidden=True)
 def worker(
     place: str, queues: str | None, concurrency: int, processes: int, lease: float, shutdown: float, name: str,
-    health_port: int, health_host: str, health_file: str, reloads: bool, url: str, log_level: str,
+    health_port: int, health_host: str, health_file: str, reloads: bool, connect: str, url: str, log_level: str,
     log_format: str, child: bool,
 ) -> None:
     """Run the tasks of an app.
@@ -71,8 +74,8 @@ def worker(
         app = find_app(place)
     except NoApp as missing:
         raise click.ClickException(str(missing)) from None
-    if url:
-        app.url = url
+    if connect or url:
+        app.url = connect or url
     options = WorkerOptions(
         queues=names, concurrency=concurrency, lease_s=lease, shutdown_s=shutdown,
         name=name if processes == 1 or not name else f"{name}:{os.getpid()}",

@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 
 from holdfast import doors
 from holdfast.cli import common, look
+from holdfast.cli.cron import cron
+from holdfast.cli.dead import dead
 from holdfast.cli.handle import add, take
 from holdfast.cli.main import main
 from holdfast.cli.top import short, top
@@ -49,14 +51,14 @@ def test_a_job_is_listed_in_the_state_it_is_in(port: int) -> None:
         assert [job.id for job in queue.take("states")] == [leased]
         made[queue.add("states", "waits")] = "queued"
     rows = json.loads(run(look.jobs, port, "--queue", "states", "--json").stdout)
-    assert {row["id"]: row["state"] for row in rows} == made
+    assert {row["id"]: row["status"] for row in rows} == made
     only = json.loads(run(look.jobs, port, "--queue", "states", "--state", "leased", "--json").stdout)
     assert [row["id"] for row in only] == [leased]
 
 
 def test_a_schedule_is_listed_with_the_time_of_its_next_run(port: int) -> None:
-    assert run(look.cron, port, "set", "nightly", "0 3 * * *", "reports", "body", "--zone", "UTC").exit_code == 0
-    head, line = run(look.cron, port, "list").stdout.splitlines()
+    assert run(cron, port, "set", "nightly", "0 3 * * *", "reports", "body", "--zone", "UTC").exit_code == 0
+    head, line = run(cron, port, "list").stdout.splitlines()
     assert head.split() == ["name", "schedule", "zone", "queue", "next"]
     assert line.startswith("nightly  0 3 * * *  UTC   reports  2") and ":00:00" in line
 
@@ -79,7 +81,7 @@ NOBODYS = "DI0f0c0cb7000660583a96f481c08a9ff960623a8805a1SQ"
 
 @pytest.mark.parametrize(("command", "words"), [
     (look.explain, [NOBODYS]), (look.explain, [NOBODYS, "--json"]), (look.show_job, [NOBODYS]),
-    (look.dead, ["delete", NOBODYS]), (look.dead, ["retry", NOBODYS]),
+    (dead, ["delete", NOBODYS]), (dead, ["retry", NOBODYS]),
 ])
 def test_a_job_that_is_not_there_is_no_success(port: int, command: click.Command, words: list[str]) -> None:
     assert run(command, port, *words).exit_code == common.NOTHING
@@ -112,7 +114,7 @@ def test_empty_lines_are_no_jobs_and_a_queue_has_a_name(port: int) -> None:
 
 
 def test_no_summary_of_a_command_is_cut_off() -> None:
-    assert "..." not in CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2]
+    assert "..." not in CliRunner().invoke(main, ["--help"]).stdout.partition("Run Holdfast:")[2]
 
 
 def test_a_long_name_leaves_room_for_the_figures() -> None:

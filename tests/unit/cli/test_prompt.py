@@ -92,7 +92,7 @@ def test_a_pipe_stops_when_the_node_is_gone(nobody: int) -> None:
 
 def test_help_has_examples() -> None:
     output = CliRunner().invoke(cli, ["--help"]).output
-    assert "Examples:" in output and "holdfast cli -p 7712 addjob emails hi 0" in output
+    assert "Examples:" in output and "holdfast cli --connect 10.0.0.1:7712 addjob emails hi 0" in output
 
 
 def test_help_as_words_and_from_a_pipe_needs_no_node(nobody: int) -> None:
