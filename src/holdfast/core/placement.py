@@ -66,6 +66,11 @@ def hosts_reachable(node: Node) -> i64:
     return hosts_of([peer for peer in node.peers if peer.index == ME or peer.is_reachable(node.now)])
 
 
+def hosts_awake(node: Node) -> i64:
+    """Machines that could hold one soon."""
+    return hosts_of([peer for peer in node.peers if peer.index == ME or is_awake(node, peer)])
+
+
 def hosts_of(nodes: list[Peer]) -> i64:
     return len({host_of(peer) for peer in nodes})
 
@@ -81,7 +86,7 @@ def copies_by_default(node: Node) -> i64:
     """Of a job that does not say how many. Nodes that share a port are one to their users: machines count there."""
     most: i64 = 1 + awake(node)
     if node.is_one_of_many:
-        most = hosts_of([peer for peer in node.peers if peer.index == ME or is_awake(node, peer)])
+        most = hosts_awake(node)
     if most == 1 and any([is_awaited(node, peer) for peer in node.peers]):
         most = COPIES_SAFE
     return min(REPLICATE_DEFAULT_MAX, most)

@@ -178,13 +178,15 @@ def version_of(job: Job) -> i64:
 
 
 def is_enough(node: Node, task: Adding) -> bool:
-    """Whether those that hold a copy are as many as wanted, on as many machines as can be had."""
+    """Whether those that hold a copy are as many as wanted, on as many machines as can be had; without waiting for slow
+    ones, where the producer has named no number."""
     if count_bits(task.confirmed) < task.wanted:
         return False
     if not node.shares_hosts:
         return True
     hosts: i64 = len({placement.host_of(peer) for peer in node.peers if peer.bit & task.confirmed})
-    return hosts >= min(task.wanted, placement.hosts_reachable(node))
+    able = placement.hosts_awake(node) if task.is_default else placement.hosts_reachable(node)
+    return hosts >= min(task.wanted, able)
 
 
 def can_be_had(node: Node, task: Adding) -> i64:

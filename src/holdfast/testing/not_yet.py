@@ -11,6 +11,7 @@ DRAWN: Final[dict[str, str]] = {
     "gone": "reach: a restarted node waits 90 s for other holders that are all gone",
     "stranger": "reach: the same",
     "strangers": "reach: the same",
+    "backs-off": "adds, homes: after a cut a node waits until TCP tries again",
     "members-with-keys": "homes: a member that is gone and not forgotten stops the keys it was the home of",
 }
 

@@ -77,6 +77,7 @@ class Faults:
     tail: float = 0.0  # the share of frames that are slow
     tail_ms: int = 0  # by up to this much
     patience_ms: tuple[int, int] = (2_000, 8_000)  # how long an end believes in a connection that is cut
+    backs_off: bool = False  # after a cut, what stalled is sent again after as long as it had stalled (network.py)
     sync: str = ALWAYS
     skew_ms: dict[str, int] = field(default_factory=dict)
     rate_ppm: dict[str, int] = field(default_factory=dict)

@@ -77,7 +77,9 @@ class Moments:
 
     def is_linked(self, up: dict[str, Host], pair: Pair) -> bool:
         a, b = up[pair[0]].linked.get(pair[1]), up[pair[1]].linked.get(pair[0])
-        return a is not None and b is not None and a.other is b and not a.out.is_dead and not b.out.is_dead
+        if a is None or b is None or a.other is not b or a.out.is_dead or b.out.is_dead:
+            return False
+        return not a.out.stalled and not b.out.stalled  # it is up, and what is sent waits for the next try
 
     def mark(self, up: dict[str, Host]) -> None:
         cluster = self.cluster
@@ -144,6 +146,11 @@ class Moments:
         self.tell(list(late_links(cluster.now, max(self.quiet_t - cluster.now, moment.lag), known)))
         if self.judge.is_unsure():
             cluster.push(cluster.now + AGAIN_MS + moment.calm_down, self.look_again, None)
+
+    def last_look(self) -> None:
+        """At the end of a run everybody has found everybody, also those that nobody was told of."""
+        unlinked = [pair for pair in combinations(sorted(self.there), 2) if pair not in self.linked]
+        self.tell([("never-linked", "", f"{' and '.join(pair)} never found each other") for pair in unlinked])
 
     def look_again(self, _: None) -> None:
         self.tell(list(self.judge.not_handed_out(self.take())))

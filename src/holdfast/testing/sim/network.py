@@ -6,7 +6,8 @@ learn of the end at different times:
 
     polite       one end closes: the other hears of it behind the last frame, if the path lets it
     cut          packets stall. Each end gives up after its own patience, unless the path comes back before:
-                 then everything arrives, late and in order. A one-way cut stalls one direction only
+                 then everything arrives, late and in order. A one-way cut stalls one direction only. If ends back
+                 off, as TCP does, what stalled is sent again after as long as it has stalled, or later
     break        both directions are dead at once, and each end notices some time later
     power cut    the far end notices when its patience ends, or when the node dials again
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 FRAMES_MAX: Final = 10_000
 """Frames one direction holds before the sender's buffer counts as full, which ends the connection."""
+
+RETRY_MS: Final = 200
+RETRY_MS_MAX: Final = 120_000
+"""What was not acknowledged is sent again after the first of these, and then less and less often, as TCP does."""
 
 WELCOME: Final = "welcome"
 FIN: Final = "fin"
@@ -60,7 +65,7 @@ class Path:
 class Direction:
     """What one end has sent and the other not yet got. `stalled` frames wait for the path to come back."""
 
-    __slots__ = ("is_dead", "last", "path", "queue", "stalled", "target")
+    __slots__ = ("is_dead", "last", "path", "queue", "stalled", "stalled_t", "target")
 
     def __init__(self, path: Path, target: Endpoint) -> None:
         self.path = path
@@ -68,6 +73,7 @@ class Direction:
         self.queue: deque[tuple[Item, int]] = deque()
         self.last = 0  # when the newest frame arrives: no later one may come before it
         self.stalled = 0
+        self.stalled_t = 0  # since when
         self.is_dead = False  # nothing sent from now on arrives
 
 
@@ -92,6 +98,7 @@ class Network:
         self.dialling: set[tuple[str, str]] = set()
         self.up_count = 0
         self.patience_ms = (2_000, 8_000)
+        self.backs_off = False
         self.flight_max = 0
         self.frames = 0
 
@@ -178,6 +185,7 @@ class Network:
         if direction.stalled or direction.path.blocks:
             if not direction.stalled:
                 direction.path.stalled.append(direction)
+                direction.stalled_t = self.cluster.now
             direction.stalled += 1
             return
         item, sent = queue.popleft()
@@ -192,6 +200,7 @@ class Network:
         for _ in range(min(count, len(direction.queue))):
             item, sent = direction.queue.popleft()
             self.deliver(direction.target, item, sent)
+        self.cluster.update_calm()
 
     def deliver(self, end: Endpoint, item: Item, sent: int) -> None:
         host = end.host
@@ -321,6 +330,14 @@ class Network:
                 self.send(end, FIN)
             self.notice(end)
 
+    def sent_again(self, direction: Direction) -> int:
+        """When its system tries once more, with twice the pause each time."""
+        pause, when = RETRY_MS, direction.stalled_t + RETRY_MS
+        while when < self.cluster.now:
+            pause = min(2 * pause, RETRY_MS_MAX)
+            when += pause
+        return when
+
     def unblock(self, pairs: list[tuple[str, str]], is_cut: bool) -> None:
         for pair in pairs:
             path = self.paths[pair]
@@ -329,6 +346,7 @@ class Network:
             if path.blocks == 0:
                 stalled, path.stalled = path.stalled, []
                 for direction in stalled:
-                    when = max(self.cluster.now + path.latency(self.dice), direction.last)
+                    again = self.sent_again(direction) if self.backs_off else self.cluster.now
+                    when = max(again + path.latency(self.dice), direction.last)
                     direction.last = when
                     self.cluster.push(when, self.resume, direction)

@@ -51,6 +51,7 @@ class Add:
     pipe: int = 0
     attempts: int = 0  # 0: any number
     backoff_s: int = 0
+    share: int = 0  # those with the same, and acks of workers, go down one connection that stays; 0: one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,10 @@ def draw(seed: int, is_tidy: bool = False) -> Plan:
             for add in adds
         )
     schedule = () if is_quiet else faults.schedule
-    if not is_quiet and not is_tidy:
-        schedule = with_untidy(seed, names, has_keys or bool(rules), schedule)
+    if not is_tidy:
+        schedule = schedule if is_quiet else with_untidy(seed, names, has_keys or bool(rules), schedule)
+        faults = replace(faults, backs_off="backs-off" not in DRAWN and Random(f"{seed}/backoff/0").random() < 0.3)
+        adds = with_shares(Random(f"{seed}/shares/0"), adds)
     return Plan(
         seed=seed,
         names=names,
@@ -263,6 +266,14 @@ def draw_keys(dice: Random, add: Add) -> Add:
             window_s=dice.choice([0, 0, 3, 10]), ondup=dice.choice(["", "existing", "reject", "replace"]),
         )
     return add
+
+
+def with_shares(dice: Random, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+    """At times a program has one connection for many calls, plain ones and those that a home decides about."""
+    if dice.random() >= 0.2:
+        return adds
+    shares = dice.randint(1, 2)
+    return tuple(replace(add, share=dice.choice([0, *range(1, shares + 1)]), pipe=0) for add in adds)
 
 
 def draw_rules(dice: Random, queues: list[str]) -> tuple[tuple[str, ...], ...]:

@@ -76,6 +76,8 @@ def run(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None = N
         elif op.f == "ack" and op.type == OK:
             counters["acks"] += 1
     counters.update({f"{HAD}{kind}": 1 for kind in {fault.kind for fault in plan.faults.schedule}})
+    others = {"backs-off": plan.faults.backs_off, "shared-connection": any(add.share for add in plan.adds)}
+    counters.update({f"{HAD}{what}": 1 for what, had in others.items() if had})
     if not plan.faults.has_partition:
         counters["adds-unparted"] += counters["adds"]
         counters["adds-unparted-ok"] += counters["adds-ok"]

@@ -62,7 +62,7 @@ class Shrinker:
 
     def simplify(self) -> None:
         """Make the world plainer, one property at a time."""
-        for name in ("latency_ms", "tail", "patience_ms", "sync", "skew_ms", "rate_ppm", "shared_host"):
+        for name in ("latency_ms", "tail", "patience_ms", "backs_off", "sync", "skew_ms", "rate_ppm", "shared_host"):
             faults = replace(self.plan.faults, **{name: getattr(CALM, name)})
             self.keep(replace(self.plan, faults=faults))
         if not self.keep(replace(self.plan, habits=QUIET)):

@@ -231,6 +231,7 @@ class Watcher:
         healed = max((op.t for op in cluster.history.ops if op.f == "heal"), default=None)
         if healed is None or cluster.now - healed < COLLECT_MS:
             return
+        cluster.moments.last_look()
         up = {name: host for name, host in cluster.hosts.items() if host.node is not None}
         digests = {name: cluster.kind.digest(host.node) for name, host in up.items()}
         walls = [host.clock.wall(cluster.now) for host in up.values()]

@@ -95,6 +95,8 @@ class Workload:
         self.ids: list[str] = []  # of accepted jobs
         offset = cluster.now
         pipes: dict[int, list[Add]] = {}
+        self.shared: dict[int, Client] = {}  # connections that many calls share
+        self.shares = sorted({add.share for add in plan.adds if add.share})
         for add in plan.adds:
             pipes.setdefault(add.pipe or -add.number - 1, []).append(add)
         for adds in pipes.values():
@@ -112,6 +114,9 @@ class Workload:
 
     def produce(self, adds: list[Add]) -> None:
         cluster = self.cluster
+        if adds[0].share:
+            self.produce_shared(adds)
+            return
         host = cluster.pick(Random(f"{cluster.seed}/producer/{adds[0].number}"))
         if host is None:
             return
@@ -131,6 +136,31 @@ class Workload:
             cluster.counters["adds"] += 1
             client.send("add", argv, value, done)
         cluster.push(cluster.now + max(add.timeout_ms for add in adds) + PATIENCE_MS, Client.close, client)
+
+    def produce_shared(self, adds: list[Add]) -> None:
+        client = self.share(adds[0].share)
+
+        def done(type: str, value: Value) -> None:
+            if type == OK:
+                self.ids.append(value["id"])
+
+        for add in adds if client is not None else []:
+            argv, value = add_words(add)
+            self.cluster.counters["adds"] += 1
+            assert client is not None
+            client.send("add", argv, value, done)
+
+    def share(self, number: int) -> Client | None:
+        """The connection of that number: opened anew, perhaps elsewhere, when it has broken."""
+        client = self.shared.get(number)
+        if client is None or not client.is_open:
+            dice = Random(f"{self.cluster.seed}/share/{number}/{self.cluster.now}")
+            host = self.cluster.pick(dice)
+            if host is None:
+                return None
+            client = self.shared[number] = Client(self.cluster, f"h{number}.{self.cluster.now}", host)
+            self.cluster.counters["shared-connections"] += 1
+        return client
 
     def close_batch(self, close: Close) -> None:
         """As if it added the job in the end: that is what it does, later."""
@@ -219,7 +249,13 @@ class Workload:
     def one_shot(self, process: str, node: str, f: str, id: str, more: Value | None = None) -> bool:
         """A command about a job over a connection of its own; False if there is nobody to send it to."""
         value: Value = {"ids": [id], **(more or {})}
-        return self.send(process, node, f, words_of(f, id, value), value)
+        words = words_of(f, id, value)
+        if f == "ack" and self.shares and int(id[13], 16) % 2:  # every second job
+            client = self.share(self.shares[int(id[14], 16) % len(self.shares)])
+            if client is not None:
+                client.send(f, [word.encode() for word in words], value)
+                return True
+        return self.send(process, node, f, words, value)
 
     # -- the second phase ----------------------------------------------------------------------------------
 

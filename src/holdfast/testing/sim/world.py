@@ -96,6 +96,7 @@ class World:
             if name in faults.shared_host:
                 host.host_id = b"shared"
         self.network.patience_ms = faults.patience_ms
+        self.network.backs_off = faults.backs_off
 
     def skew_bound(self) -> int:
         skews = [self.faults.skew_ms.get(name, 0) for name in self.names]

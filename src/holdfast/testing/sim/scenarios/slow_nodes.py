@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.testing.sim.cluster import Adding, Cluster
+from holdfast.testing.sim.faults import Faults
 from holdfast.testing.sim.scenarios.scenario import New, catches, end_well, node_of
 
 ADD_MS: Final = 250
@@ -37,6 +38,17 @@ def a_frozen_node_keeps_no_producer_waiting(new: New) -> None:
     sim.end_fault(frozen)
     sim.run_for(seconds=3)
     assert set(sim.copies(adding.id)) == set("ABC"), f"only at {set(sim.copies(adding.id))}"
+    end_well(sim)
+
+
+@catches("slow-node-counted")
+def slow_machines_keep_nobody_waiting_where_two_nodes_share_one(new: New) -> None:
+    """A and E are on one machine, B and C are cut off: A, D and E hold the job, on all machines that answer."""
+    sim = new(nodes="ABCDE", seed=709, settings=TIMEOUT, faults=Faults(shared_host="AE"))
+    sim.cut("BC")
+    adding = sim.begin_add(at="A", retry_s=60, replicate=0, holders="ABCDE")
+    assert took(sim, adding) <= ADD_MS, "machines that do not answer make a producer wait"
+    assert copies_said(adding) >= 2
     end_well(sim)
 
 
