@@ -21,7 +21,4 @@ JUDGED: Final[dict[str, str]] = {
     "put-off": "reach: a restart adds a retry time to the time of a copy",
     "no-home": "homes: a home that died is missed for longer than it should be",
     "link-late": "adds: after a cut a node waits long before it calls again",
-    "add-late": "adds: default copies wait for nodes that do not answer",
-    "add-refused": "adds: default copies are refused",
-    "too-soon": "adds: a node that is just away does not count towards REPLICATE",
 }

@@ -57,7 +57,12 @@ def heard_between(changes: list[Hearing], since: int, until: int) -> list[Hearin
 
 
 def asked(facts: Facts) -> Iterator[Asked]:
-    """ADDJOBs that no home decides about, and that ended."""
+    """ADDJOBs that ended, of queues that were never paused, and that no home decides about, not even whether there is
+    room for them."""
+    rules = [op.value["words"] for op in facts.history.ops if op.f == "rule" and op.type == INVOKE]
+    bounded = {words[2] for words in rules if words[:2] == ["QUEUE", "SET"] and "totalmaxlen" in words}
+    pauses = [op.value for op in facts.history.ops if op.f == "pause" and op.type == INVOKE]
+    bounded |= {value["queue"] for value in pauses if "none" not in value["words"]}
     answered: dict[str, int] = {}
     began: dict[int, Op] = {}
     for op in facts.history.ops:
@@ -67,7 +72,7 @@ def asked(facts: Facts) -> Iterator[Asked]:
             before, answered[op.process] = answered.get(op.process, 0), op.t
             if op.f == "add":
                 job = facts.jobs[began[op.number].value["body"]]
-                if not any(job.add.get(name) for name in KEYED):
+                if job.add["queue"] not in bounded and not any(job.add.get(name) for name in KEYED):
                     yield Asked(job, op, max(job.invoked, before))
 
 
@@ -80,8 +85,8 @@ def adds_are_answered(facts: Facts) -> list[Violation]:
     changes = hearing(facts)
     found: list[Violation] = []
     for job, op, begin in asked(facts):
-        if job.add["replicate"] or job.add["async"] or op.node not in changes:
-            continue
+        if job.add["replicate"] or job.add["async"] or op.node not in changes or facts.number("maxmemory", 0):
+            continue  # those that it hears may have no room for a copy
         heard = heard_between(changes[op.node], begin, op.t)
         latest = begin + ADD_MS + MESSAGES * max(each.lag for each in heard)
         if job.invoked + int(job.add["timeout"]) < latest:
@@ -108,10 +113,14 @@ def copies_are_waited_for(facts: Facts) -> list[Violation]:
         is_refused = op.type == FAIL and job.error.startswith("NOREPL")
         if not is_refused or copies < 2 or op.node not in changes or leaves(facts, begin, op.t):
             continue
+        if begin > job.invoked:
+            continue  # when it was refused, behind others on its connection, nobody can say
         if op.t - begin >= timeout - SOON_MS - facts.drift_ms(timeout, facts.end):
             continue
         since = op.t - facts.number("node_timeout", 0) + MARGIN_MS
-        heard = {name for each in heard_between(changes[op.node], since, op.t) for name in each.who} - {"-"}
+        lately = heard_between(changes[op.node], since, op.t)
+        started = max([i + 1 for i, each in enumerate(lately) if each.who == "-"], default=0)
+        heard = {name for each in lately[started:] for name in each.who}
         if since < op.t and 1 + len(heard) >= copies:
             text = f"REPLICATE {copies} at {op.node}, which heard {sorted(heard)}, NOREPL after {op.t - begin} ms"
             found.append(Violation("time", "too-soon", job.name, op.t, text))

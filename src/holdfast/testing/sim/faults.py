@@ -59,6 +59,7 @@ CLOCKS: Final = ("jump", "reclock")
 UNTIDY_SHARE: Final = 0.3
 """Of all seeds, so many have faults of `draw_untidy`."""
 
+TAILS_MS: Final = (300, 3_000)
 LATENCIES: Final = ((1, 3), (1, 3), (1, 40), (5, 400), (1, 2500))
 
 
@@ -112,7 +113,7 @@ def draw(seed: int, names: str, fault_ms: int, losses_max: int) -> Faults:
     return Faults(
         latency_ms=dice.choice(LATENCIES),
         tail=dice.choice([0.0, 0.0, 0.0, 0.01, 0.1]),
-        tail_ms=dice.choice([300, 3_000]),
+        tail_ms=dice.choice(TAILS_MS),
         patience_ms=(500, 1_500) if is_wild else (2_000, 8_000),
         sync=dice.choice([ALWAYS, ALWAYS, ALWAYS, EVERYSEC, EVERYSEC, NONE if dice.random() < 0.3 else ALWAYS]),
         skew_ms=skew,

@@ -16,6 +16,7 @@ from holdfast.testing.sim.faults import LINKS, PARTITIONS
 from holdfast.testing.sim.host import KILL, Host
 
 if TYPE_CHECKING:
+    from holdfast.testing.sim.network import Endpoint
     from holdfast.testing.sim.world import World
 
 DISTURBING: Final = frozenset([*PARTITIONS, *LINKS, "leaving", "forget"])
@@ -79,7 +80,12 @@ class Moments:
         a, b = up[pair[0]].linked.get(pair[1]), up[pair[1]].linked.get(pair[0])
         if a is None or b is None or a.other is not b or a.out.is_dead or b.out.is_dead:
             return False
-        return not a.out.stalled and not b.out.stalled  # it is up, and what is sent waits for the next try
+        return not self.is_late(a) and not self.is_late(b)
+
+    def is_late(self, end: Endpoint) -> bool:
+        """Whether it is up, but what is sent now arrives late: after the next try, or behind something slow."""
+        lag = self.lag()
+        return end.out.stalled > 0 or end.out.path.high > lag or end.out.last > self.cluster.now + lag
 
     def mark(self, up: dict[str, Host]) -> None:
         cluster = self.cluster
@@ -104,6 +110,7 @@ class Moments:
     def quieter(self, ms: int) -> None:
         """The network is faster from now on, and what was sent before takes as long as it did then."""
         self.quiet_t = max(self.quiet_t, self.cluster.now + ms)
+        self.cluster.at(self.quiet_t, self.cluster.update_calm)
 
     # -- what each node has ----------------------------------------------------------------------------------
 
@@ -149,6 +156,7 @@ class Moments:
 
     def last_look(self) -> None:
         """At the end of a run everybody has found everybody, also those that nobody was told of."""
+        self.changed()
         unlinked = [pair for pair in combinations(sorted(self.there), 2) if pair not in self.linked]
         self.tell([("never-linked", "", f"{' and '.join(pair)} never found each other") for pair in unlinked])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.testing.history import NEMESIS
-from holdfast.testing.sim.faults import Fault
+from holdfast.testing.sim.faults import TAILS_MS, Fault
 from holdfast.testing.sim.host import KILL, POWER, WIPE, Host
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Nemesis:
 
         def faster() -> None:
             self.cluster.set_latency(path)
-            self.cluster.moments.quieter(SLOW_MS)
+            self.cluster.moments.quieter(SLOW_MS + max(TAILS_MS))
 
         return faster
 

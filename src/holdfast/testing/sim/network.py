@@ -309,6 +309,7 @@ class Network:
                 path.cuts += 1
                 path.generation += 1
                 self.watch(path)
+        self.cluster.update_calm()
 
     def watch(self, path: Path) -> None:
         end = self.current.get((min(path.src, path.dst), max(path.src, path.dst)))
@@ -350,3 +351,4 @@ class Network:
                     when = max(again + path.latency(self.dice), direction.last)
                     direction.last = when
                     self.cluster.push(when, self.resume, direction)
+        self.cluster.update_calm()

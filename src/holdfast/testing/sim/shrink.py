@@ -65,6 +65,7 @@ class Shrinker:
         for name in ("latency_ms", "tail", "patience_ms", "backs_off", "sync", "skew_ms", "rate_ppm", "shared_host"):
             faults = replace(self.plan.faults, **{name: getattr(CALM, name)})
             self.keep(replace(self.plan, faults=faults))
+        self.keep(replace(self.plan, adds=tuple(replace(add, share=0) for add in self.plan.adds)))
         if not self.keep(replace(self.plan, habits=QUIET)):
             for name in Habits.__slots__:
                 self.keep(replace(self.plan, habits=replace(self.plan.habits, **{name: getattr(QUIET, name)})))
