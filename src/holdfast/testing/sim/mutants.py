@@ -64,6 +64,7 @@ MUTANTS: Final[dict[str, str]] = {
     "expire-by-bad-clock": "a start whose wall clock is off its peers' expires jobs at once",
     "start-judged-by-todays-clock": "lives that a wrong clock took away at a start stay so if it was set right since",
     "doubt-of-jobs-only": "a start with a wrong clock and no jobs ends tombstones and windows by it",
+    "made-in-the-future": "a start among peers whose clocks are behind takes its jobs for made in the time to come",
     "life-begins-by-bad-clock": "at a start with a wrong clock a job that failed gets back more than that took from it",
     "delay-ends-by-bad-clock": "a start whose wall clock is off its peers' ends delays at once",
     "sleeper-hands-out": "a node that slept hands out queued jobs with other holders without asking first",

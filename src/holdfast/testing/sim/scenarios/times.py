@@ -51,6 +51,32 @@ def a_jump_of_the_wall_clock_ends_no_life_and_no_lease(new: New) -> None:
     end_well(sim)
 
 
+@catches("made-in-the-future")
+def a_start_among_clocks_that_are_behind_makes_no_job_younger_than_now(new: New) -> None:
+    """All restart, and A hears B first, whose clock is an hour behind: as far as A can see its own is ahead. What it
+    loaded is old all the same: it keeps its place before what is added now, and no delay waits for that hour."""
+    sim = new(nodes="ABC", seed=69)
+    sim.rewrites = True  # so that a later start reads what this one believed
+    old = sim.add_job(at="A", replicate=3, retry_s=60, holders="ABC")
+    sim.fault("jump", "B", seconds=1, amount=-3_600_000)
+    sim.crash("ABC")
+    away = sim.cut("C")
+    sim.restart("ABC")
+    sim.run_for(seconds=5)
+    sim.end_fault(away)
+    for _ in range(40):
+        sim.add_job(at="A", retry_s=60, delay_s=300)
+        sim.run_for(seconds=0.2)
+    sim.crash("A")
+    sim.restart("A")
+    sim.run_for(seconds=5)
+    sim.add_job(at="A", retry_s=60)
+    assert sim.consume_and_ack(at="A") == old, "a job that is older was behind one that was added now"
+    sim.consume_and_ack(at="A")
+    delayed = sim.add_job(at="A", retry_s=60, delay_s=2)
+    assert sim.consume_and_ack(at="A", timeout_ms=4_000) == delayed, "a delay of two seconds takes an hour"
+
+
 @catches("expire-by-bad-clock")
 def a_start_with_a_wrong_clock_expires_nothing(new: New) -> None:
     """A restarts with its wall clock an hour ahead; its peers know better."""
