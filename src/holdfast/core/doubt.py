@@ -110,7 +110,7 @@ def give_back(node: Node, job: Job, ms: i64, seemed_due: bool) -> None:
     job.expire += ms
     job.ctime += ms * 1_000_000
     if not node.broken("made-in-the-future"):
-        job.ctime = min(job.ctime, node.now * 1_000_000)  # it is not younger than that: their clocks are wrong, not ours
+        job.ctime = min(job.ctime, node.now * 1_000_000)  # or theirs are wrong, not ours
     is_early = seemed_due and job.responsible == ME and not job.flags & HANDED_OUT and delay.end(job) > node.now
     if is_early and job.state == ACTIVE:
         job.flags &= ~QUEUED_BEFORE

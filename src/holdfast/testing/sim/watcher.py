@@ -60,6 +60,7 @@ class Watcher:
         self.void: set[str] = set()
         self.added: dict[str, int] = {}  # when each job was accepted
         self.lives: dict[int, int] = {}  # by number of the ADDJOB: when the job's life is over
+        self.bodies: dict[str, int] = {}  # the same by body
         self.until: dict[str, int] = {}  # the same by job
         self.wiped_t = -ADD_MS_MAX  # when a disk was last lost
         self.told: set[tuple[str, str]] = set()
@@ -99,7 +100,7 @@ class Watcher:
                 if op.value["wiped"]:
                     self.wiped_t = op.t
             elif op.f == "add" and op.type == INVOKE:
-                self.lives[op.number] = op.t + 1_000 * int(op.value["ttl"])
+                self.lives[op.number] = self.bodies[op.value["body"]] = op.t + 1_000 * int(op.value["ttl"])
             elif op.f == "add" and op.type == OK and op.value.get("dup") != "existing":
                 self.added[op.value["id"]] = op.t
                 self.until[op.value["id"]] = self.lives[op.number]
@@ -109,7 +110,10 @@ class Watcher:
                 elif op.f in ("fastack", "deljob"):
                     self.void.update(op.value["ids"])
             elif op.f == "get" and op.type == OK:
-                self.got.update((each["id"], op.node) for each in op.value["jobs"])
+                for each in op.value["jobs"]:
+                    self.got[each["id"]] = op.node
+                    if each["body"] in self.bodies:  # whether or not its producer ever heard that it was accepted
+                        self.until.setdefault(each["id"], self.bodies[each["body"]])
             elif op.f == "ack" and op.type == OK:
                 asked = self.asked[op.number]
                 have_met = self.cluster.moments.have_met
