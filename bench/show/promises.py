@@ -15,10 +15,45 @@ FIGURE = r"(?m)^figure: (.*)$"
 
 PROMISES: list[tuple[str, str, str, str]] = [
     # key, what is promised, its bound, the tests below FOLDER
+    ("add-beside-slow", "an add that names no number of copies, whatever a third node does", "250 ms",
+     "test_slow_nodes.py::test_an_add_waits_for_no_third_node"),
+    ("add-beside-frozen", "the same after the first, which found out that a node is frozen", "50 ms",
+     "test_slow_nodes.py::test_only_the_first_adds_find_out_that_a_node_is_frozen"),
+    ("add-explicit", "REPLICATE 3 while the third node restarts; one that cannot be had is refused", "1 s; 250 ms",
+     "test_slow_nodes.py::test_a_number_of_copies_is_waited_for_while_a_node_restarts"),
+    ("calls-of-threads", "99 of 100 calls of other threads while keyed adds of the same object wait", "10 ms",
+     "test_slow_nodes.py::test_threads_go_on_beside_adds_that_wait"),
+    ("calls-of-tasks", "99 of 100 calls of other tasks while keyed adds of the same object wait", "10 ms",
+     "test_slow_nodes.py::test_tasks_go_on_beside_adds_that_wait"),
+    ("frozen-thread", "a call to a frozen node is given up on, and the next one goes elsewhere", "4 s",
+     "test_slow_nodes.py::test_a_call_to_the_frozen_node_is_given_up_on"),
+    ("frozen-task", "the same for a task", "4 s",
+     "test_slow_nodes.py::test_a_task_at_the_frozen_node_is_given_up_on"),
 ]
 
+SCENARIO = "tests/sim/cluster/test_scenarios.py::test_the_node_passes"
 FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     # number, what was seen from outside, the tests that were red
+    ("2a", "adds of one client waited behind one that waits for the home of its key", (
+        "tests/unit/client/test_waiting_calls.py",
+    )),
+    ("2b", "a frozen node made default adds at healthy ones wait, and an add to itself took six seconds", (
+        f"{SCENARIO}[a_frozen_node_keeps_no_producer_waiting]", f"{SCENARIO}[two_nodes_of_which_one_is_frozen]",
+        f"{SCENARIO}[only_the_first_adds_find_out_that_a_node_is_frozen]",
+        "tests/unit/client/test_waiting_calls.py::"
+        "test_an_add_at_a_stopped_node_is_given_up_on_after_seconds_not_after_its_own_timeout",
+    )),
+    ("2c", "REPLICATE 3 of three nodes was refused while one of them restarted", (
+        f"{SCENARIO}[a_number_of_copies_is_waited_for_while_a_node_restarts]",
+        "tests/unit/core/test_replicate.py::test_a_node_that_has_just_gone_counts_until_it_is_suspect",
+        "tests/proc/cluster/test_02_replication.py::test_a_node_that_restarts_is_waited_for",
+    )),
+    ("5", "a NOREPL that timed out was raised as Refused, though the job can be handed out", (
+        "tests/unit/client/test_errors.py",
+    )),
+    ("6", "maxmemory 1 was refused, and a leaving node kept what it held from those that asked there", (
+        f"{SCENARIO}[a_leaving_node_hands_out_what_it_holds]", "tests/unit/core/test_config.py",
+    )),
 ]
 
 

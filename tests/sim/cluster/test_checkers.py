@@ -364,9 +364,17 @@ def test_refused_means_it_never_happened() -> None:
     assert story.classes() == {"refused-but-there"}
 
 
+def test_a_refusal_that_took_its_time_means_it_too() -> None:
+    """NOREPL is two things: one that timed out leaves doubt, as the client says, and every other one is certain."""
+    story = Story()
+    story.add(0, "x", type="fail", error="NOREPL The node that decides about its key could not be reached", wait=1_000)
+    story.get(1_010, "x")
+    assert story.classes() == {"refused-but-there"}
+
+
 def test_a_ghost_in_calm_times() -> None:
     story = Story()
-    story.add(0, "x", type="fail", error="NOREPL Not enough", wait=1_000)
+    story.add(0, "x", type="fail", error="NOREPL Timeout reached", wait=1_000)
     story.get(3_000, "x")
     assert story.classes() == set()
     story.get(30_000, "x")

@@ -1,12 +1,16 @@
-"""I16, replies are honest: refused means it never happened; I17, NOREPL leaves no ghost in calm times."""
+"""I16, replies are honest: refused means it never happened; I17, NOREPL leaves no ghost in calm times.
+
+What is a refusal, and what says that nobody knows, is decided by what the client would raise.
+"""
 from __future__ import annotations
 
+from holdfast.client.errors import Unknown, from_reply
 from holdfast.testing.checkers.facts import Facts, JobFacts, Violation
 
 
 def gave_up_waiting(job: JobFacts) -> bool:
-    """NOREPL after a wait: copies were made and then taken back as well as could be. At once: none was."""
-    return job.error.startswith("NOREPL") and job.done is not None and job.done > job.invoked
+    """NOREPL after a wait: copies were made and then taken back as well as could be. Any other refusal: none was."""
+    return isinstance(from_reply(job.error), Unknown)
 
 
 def refused_means_no(facts: Facts) -> list[Violation]:
