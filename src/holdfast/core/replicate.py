@@ -467,6 +467,7 @@ def fill(node: Node) -> None:
     """Once a second: accepted jobs that do not have all their copies yet."""
     if node.broken("had-not-wanted"):
         return
+    late: i64 = 0
     for job in list(node.filling):
         task = job.task
         if not isinstance(task, Adding) or job.state == ACKED or not node.is_here(job):
@@ -476,11 +477,15 @@ def fill(node: Node) -> None:
         open_to = peers.linked(node) & ~task.refused
         for peer in node.peers:
             is_missing = peer.bit & job.holders & ~task.confirmed & open_to != 0
-            if is_missing and have < task.wanted and (job.flying == 0 or node.broken("fill-floods")):
+            if is_missing and have < task.wanted and (not peer.is_slow() or node.broken("fill-floods")):
                 send_copy(node, peer, job)  # it may have been lost with a link: asking twice does no harm
+                late |= peer.bit
         missing = task.wanted - count_bits(job.holders & (open_to | task.confirmed))
         if missing > 0:
             ask(node, job, missing)
+    for peer in node.peers:
+        if peer.bit & late:
+            peer.awaited = peer.sent  # not asked a third time before it has acknowledged what it has
 
 
 def begin_life(node: Node, job: Job) -> None:
