@@ -25,6 +25,7 @@ NOBODY = "DI" + "0" * 44 + "SQ"
 def add(http: httpx.Client, queue: str, **job: Any) -> str:
     answer = http.post(f"/v1/queues/{queue}/jobs", json=job)
     assert answer.status_code == 201, answer.text
+    assert answer.json()["copies"] in (0, 1)  # one node, and none where the key is taken
     return str(answer.json()["id"])
 
 
@@ -36,7 +37,7 @@ def take(http: httpx.Client, queue: str, **wanted: Any) -> list[dict[str, Any]]:
 
 def test_options_over_http_are_those_of_python() -> None:
     assert set(Options.model_fields) <= set(ADD_OPTIONS)
-    assert set(ADD_OPTIONS) - set(Options.model_fields) == {"is_async"}
+    assert set(ADD_OPTIONS) - set(Options.model_fields) == {"is_async", "say_copies"}  # which HTTP always says
 
 
 def test_a_job_goes_through_its_life(http: httpx.Client, queue: str) -> None:
@@ -107,7 +108,7 @@ def test_bad_jobs_get_words_and_nothing_is_kept(http: httpx.Client, queue: str, 
 
 def test_many_jobs_are_added_and_taken_at_once(http: httpx.Client, queue: str) -> None:
     answer = http.post(f"/v1/queues/{queue}/jobs/many", json={"jobs": [{"body": str(i)} for i in range(200)]})
-    assert len(set(answer.json()["ids"])) == 200
+    assert len(set(answer.json()["ids"])) == 200 and answer.json()["copies"] == 1
     assert [job["body"] for job in take(http, queue, count=500)] == [str(i) for i in range(200)]
 
 

@@ -5,11 +5,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from holdfast.client.adding import AddOptions
 from holdfast.client.delivery import entry_of
 from holdfast.client.errors import BadRequest, NoJob
 from holdfast.client.jobs import AsyncJob
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.values import jobs_page
+from holdfast.client.values import AddedId, jobs_page
 from holdfast.core import states
 from holdfast.gateway import answers, models
 from holdfast.gateway.asking import the_queue, while_there
@@ -21,6 +22,16 @@ router = APIRouter(prefix="/v1", tags=["jobs"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
 STATES = f"any of {', '.join(word.decode() for word in states.ABOUT)}, or a state of Disque's; several may be named"
 JobId = Annotated[str, Path(min_length=48, max_length=48, pattern="^DI[0-9a-f]{44}SQ$")]
+
+
+def counted(options: AddOptions) -> AddOptions:
+    """The same, and the answer says how many copies there are."""
+    options["say_copies"] = True
+    return options
+
+
+def copies_of(added: str) -> int:
+    return added.copies if isinstance(added, AddedId) else 0
 
 
 def held(queue: AsyncQueue, job_id: str, token: str = "") -> AsyncJob:
@@ -39,13 +50,15 @@ def taken(job: AsyncJob) -> models.Taken:
 @router.post("/queues/{queue}/jobs", status_code=201)
 async def add(asking: Asking, queue: Name, new: models.NewJob) -> models.Added:
     """Add a job. It is answered when the job is where it was asked to be."""
-    return models.Added(id=await asking.add(queue, new.content(), **new.words()))
+    added = await asking.add(queue, new.content(), **counted(new.words()))
+    return models.Added(id=added, copies=copies_of(added))
 
 
 @router.post("/queues/{queue}/jobs/many", status_code=201)
 async def add_many(asking: Asking, queue: Name, new: models.NewJobs) -> models.AddedMany:
     """Add many jobs with the same options, all or none of them."""
-    return models.AddedMany(ids=await asking.add_many(queue, [each.content() for each in new.jobs], **new.words()))
+    ids = await asking.add_many(queue, [each.content() for each in new.jobs], **counted(new.words()))
+    return models.AddedMany(ids=ids, copies=min(map(copies_of, ids), default=0))
 
 
 @router.post("/take")

@@ -118,10 +118,12 @@ class NewJobs(Options):
 
 class Added(Model):
     id: str
+    copies: Annotated[int, Field(description="nodes that hold the job now; 0: its unique key was taken")]
 
 
 class AddedMany(Model):
     ids: list[str]
+    copies: Annotated[int, Field(description="nodes that hold each of the jobs now, at least")]
 
 
 class Body(Model):
