@@ -29,6 +29,7 @@ PROMISES: list[tuple[str, str, str, str]] = [
      "test_slow_nodes.py::test_a_call_to_the_frozen_node_is_given_up_on"),
     ("frozen-task", "the same for a task", "4 s",
      "test_slow_nodes.py::test_a_task_at_the_frozen_node_is_given_up_on"),
+    ("command-line", "a call of the command line", "150 ms", "test_command_line.py"),
 ]
 
 SCENARIO = "tests/sim/cluster/test_scenarios.py::test_the_node_passes"
@@ -54,6 +55,22 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("6", "maxmemory 1 was refused, and a leaving node kept what it held from those that asked there", (
         f"{SCENARIO}[a_leaving_node_hands_out_what_it_holds]", "tests/unit/core/test_config.py",
     )),
+    ("B7", "a second holdfast up beside the first dies", (
+        "tests/local/test_up.py::test_two_beside_each_other_where_ports_are_given",)),
+    ("B8", "HTTP names the same fields differently, numbers are strings, answers are untyped", (
+        "tests/gateway/test_v1.py::test_a_job_has_the_same_fields_wherever_it_is_shown",
+        "tests/gateway/test_v1.py::test_figures_have_the_same_names_in_every_answer",
+        "tests/gateway/test_v1.py::test_what_workers_count_is_a_number",
+        "tests/gateway/test_v1.py::test_every_answer_is_described_by_an_object_with_types",
+        "tests/docs/test_written_pages.py")),
+    ("B9", "a paused queue looks like any other", (
+        "tests/unit/cli/test_verbs.py::test_a_queue_is_paused_seen_and_resumed",
+        "tests/deploy/test_metrics.py::test_a_paused_queue_can_be_seen")),
+    ("B10", "the alert for a node that is down never fires with the chart's annotations", (
+        "tests/deploy/test_alerts.py",)),
+    ("CLI", "three ways to say where, no verbs, no help for a mistyped word", (
+        "tests/unit/cli/test_commands.py", "tests/unit/cli/test_verbs.py", "tests/unit/client/test_doors.py")),
+    ("states", "SHOW says active of everything", ("tests/unit/core/test_status.py",)),
 ]
 
 

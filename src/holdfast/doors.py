@@ -22,18 +22,19 @@ not a surprise at the first job.
 from __future__ import annotations
 
 import re
-import ssl
-from pathlib import Path
-from typing import Final
-from urllib.parse import parse_qsl, unquote
+from typing import TYPE_CHECKING, Final
 
-from holdfast.client.by_grpc import AsyncGrpcChannel, GrpcChannel
-from holdfast.client.by_http import AsyncHttpChannel, HttpChannel
 from holdfast.client.errors import BadReply, BadRequest, ConnectionLost, Error, Loading
 from holdfast.client.pool import AsyncPool, Pool
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.target import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Target, parse_address
-from holdfast.client.tunnel import Place
+
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from holdfast.client.by_grpc import AsyncGrpcChannel, GrpcChannel
+    from holdfast.client.by_http import AsyncHttpChannel, HttpChannel
 
 PLAIN: Final = ("memory", "file", "holdfast", "holdfasts", "unix")
 THROUGH: Final = ("http", "https", "grpc", "grpcs")
@@ -62,8 +63,17 @@ def open(
         return open_file(*folder_settings(rest))
     pool: Pool | HttpChannel | GrpcChannel
     if scheme in THROUGH:
+        from holdfast.client.tunnel import Place
+
         place = Place(url, connect_timeout, answer_timeout)
-        pool = HttpChannel(place) if scheme.startswith("http") else GrpcChannel(place)
+        if scheme.startswith("http"):
+            from holdfast.client.by_http import HttpChannel
+
+            pool = HttpChannel(place)
+        else:
+            from holdfast.client.by_grpc import GrpcChannel
+
+            pool = GrpcChannel(place)
     else:
         pool = Pool(targets(scheme, rest, connect_timeout, answer_timeout, name))
     try:
@@ -98,8 +108,17 @@ async def aopen(
         return open_file_async(*folder_settings(rest))
     pool: AsyncPool | AsyncHttpChannel | AsyncGrpcChannel
     if scheme in THROUGH:
+        from holdfast.client.tunnel import Place
+
         place = Place(url, connect_timeout, answer_timeout)
-        pool = AsyncHttpChannel(place) if scheme.startswith("http") else AsyncGrpcChannel(place)
+        if scheme.startswith("http"):
+            from holdfast.client.by_http import AsyncHttpChannel
+
+            pool = AsyncHttpChannel(place)
+        else:
+            from holdfast.client.by_grpc import AsyncGrpcChannel
+
+            pool = AsyncGrpcChannel(place)
     else:
         pool = AsyncPool(targets(scheme, rest, connect_timeout, answer_timeout), doubt_s)
     if not try_now:
@@ -144,6 +163,13 @@ def memory_settings(rest: str) -> dict[str, str]:
     path, _, query = rest.partition("?")
     if path not in ("", "//"):
         raise BadRequest(f"memory: has no path, got {path!r}")
+    return pairs(query)
+
+
+def pairs(query: str) -> dict[str, str]:
+    """What follows a question mark."""
+    from urllib.parse import parse_qsl
+
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
@@ -154,7 +180,10 @@ def folder_settings(rest: str) -> tuple[Path, dict[str, str]]:
         path = path[2:]
     if not path:
         raise BadRequest("file: needs a folder, as in file:./jobs or file:///var/lib/jobs")
-    return Path(unquote(path)), dict(parse_qsl(query, keep_blank_values=True))
+    from pathlib import Path
+    from urllib.parse import unquote
+
+    return Path(unquote(path)), pairs(query)
 
 
 def targets(
@@ -171,22 +200,31 @@ def targets(
     tls: ssl.SSLContext | None = None
     if scheme == "holdfasts":
         place, _, query = place.partition("?")
-        tls = tls_context(dict(parse_qsl(query, keep_blank_values=True)))
+        tls = tls_context(pairs(query))
 
     def target(host: str = "", port: int = 0, path: str = "") -> Target:
         return Target(
-            host, port, path, unquote(user), unquote(password), connect_timeout, answer_timeout, tls=tls,
+            host, port, path, plainly(user), plainly(password), connect_timeout, answer_timeout, tls=tls,
             name="-".join(name.split()),
         )
 
     if scheme == "unix":
         if not place.startswith("/"):
             raise BadRequest("a unix url has an absolute path: unix:///run/holdfast.sock")
-        return [target(path=unquote(place))]
+        return [target(path=plainly(place))]
     place, _, path = place.partition("/")
     if path or "?" in place:
         raise BadRequest("a holdfast url ends after the last port")
     return [target(*parse_address(each)) for each in place.split(",")]
+
+
+def plainly(text: str) -> str:
+    """Without the percent signs that stand for odd characters."""
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text)
 
 
 def nodes_at(url: str, connect_timeout: float = CONNECT_TIMEOUT_S) -> list[Target]:
@@ -200,6 +238,8 @@ def nodes_at(url: str, connect_timeout: float = CONNECT_TIMEOUT_S) -> list[Targe
 
 def tls_context(files: dict[str, str]) -> ssl.SSLContext:
     """How to talk TLS: whom we believe (the system's authorities, or those of `ca`), and our own certificate."""
+    import ssl
+
     for name in files:
         if name not in ("ca", "cert", "key"):
             raise BadRequest(f"a holdfasts url takes ca, cert and key after the question mark, not {name!r}")

@@ -112,6 +112,25 @@ def node_pid(folder: Path, number: int) -> int:
     raise AssertionError("there is no such node")
 
 
+def test_two_beside_each_other_where_ports_are_given(tmp_path: Path) -> None:
+    """The second died: its gateway wanted the port for gRPC that the first one had."""
+    flags = ("--nodes", "1", "--no-sample", "--no-pipeline")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = Up(tmp_path / "a" / "data", *flags, port=21911)
+    two = Up(tmp_path / "b" / "data", *flags, "--grpc", "22901", port=21951)
+    try:
+        for each in (one, two):
+            until(lambda each=each: each.said(LINE), 90)  # type: ignore[misc]
+        assert "grpc://127.0.0.1:22421" in one.text(), "beside its own port for HTTP"
+        assert "grpc://127.0.0.1:22901" in two.text()
+    finally:
+        for each in (one, two):
+            each.process.send_signal(signal.SIGINT)
+        for each in (one, two):
+            assert each.process.wait(60) == 0, each.text()
+
+
 def test_when_it_is_killed_its_processes_end_with_it(folder: Path) -> None:
     """SIGKILL reaches nobody but the command; the kernel tells the others."""
     up = Up(folder, "--nodes", "1", "--no-sample", "--no-pipeline", port=21751)

@@ -10,7 +10,6 @@ second answer is the id that the first made.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypedDict
 
@@ -169,6 +168,8 @@ def settled(method: str, options: AddOptions) -> AddOptions:
     if options.get("on_duplicate", "existing") != "existing":
         raise BadRequest("an idempotent add takes the job that is there: leave on_duplicate out")
     safe = options.copy()
+    import uuid
+
     safe.setdefault("unique", "add:" + uuid.uuid4().hex)
     safe["window"] = max(float(IDEMPOTENT_WINDOW_S), options.get("window", 0.0))
     return safe

@@ -15,17 +15,22 @@ There is one PING per node at a time, however many calls wait for it.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .connection import AsyncConnection
 from .errors import Error, Unknown, Unreachable
+from .later import Later
 from .manners import DOUBT_S, give_up_after
 from .nodes import Nodes
 from .resp import Argv
 from .target import Target
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Later("asyncio")
 
 T = TypeVar("T")
 PING_S: Final = 30.0

@@ -10,7 +10,6 @@ seconds on the wire and are rounded up, so that 0.5 never becomes 0: RETRY 0 wou
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Collection, Iterable, Mapping
@@ -74,6 +73,8 @@ def known(method: str, options: Iterable[str], possible: Collection[str]) -> Non
     """No option that nobody reads."""
     for wrong in options:
         if wrong not in possible:
+            import difflib
+
             close = difflib.get_close_matches(wrong, possible, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(possible))}"
             raise TypeError(f"{method}() has no option {wrong!r}; {hint}")

@@ -17,22 +17,26 @@ bound of WITHDRAW_S, after which the job's own retry time takes over.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
 import socket
-import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from .asks import Undo
 from .errors import BadRequest, Error, Unknown
+from .later import Later
 from .manners import doubt_after
 from .resp import NOT_READY, PUSH, Argv, ProtocolError, Reader, Reply, encode, new_reader
 from .target import Target
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Later("asyncio")
 
 READ_BYTES: Final = 64 * 1024
 PIPELINE_MAX: Final = 1000
@@ -115,10 +119,10 @@ class Connection:
                 self._socket.recv(1, socket.MSG_PEEK)
             else:  # It cannot peek. But what is nobody's answer is lost with the connection anyway.
                 self._socket.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):
+        except BlockingIOError:
             return False
-        except OSError:
-            return True
+        except OSError as error:
+            return type(error).__name__ != "SSLWantReadError"  # by its name: without TLS nobody loads ssl for this
         return True
 
     def take_socket(self) -> socket.socket:

@@ -17,16 +17,20 @@ A job knows the token of its hand-out and answers with it. When its lease was lo
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .checks import Body
 from .delivery import Delivery, Entry
 from .errors import BadRequest, Error, LeaseLost
+from .later import Later
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .queue import AsyncQueue, Queue
+else:
+    asyncio = Later("asyncio")
 
 
 class Settling:

@@ -19,7 +19,6 @@ and makes its own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
@@ -28,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from .asks import Undo
@@ -36,11 +35,17 @@ from .attending import Attending, answers
 from .connection import AsyncConnection, Connection
 from .errors import Closed, Error, Leaving, Loading, NoAnswer, TooManyClients, Unknown, Unreachable
 from .knocking import ANSWERS_S, Knocking
+from .later import Later
 from .manners import SHARED_PATIENCE_S, can_share, check_shared, may_wait, shares
 from .nodes import Nodes
 from .resp import Argv, Reply
 from .shared import IDLE_S, AsyncShared, Shared
 from .target import Target, none_reachable
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Later("asyncio")
 
 T = TypeVar("T")
 WAITING_MAX: Final = 1000

@@ -17,7 +17,6 @@ connection is not used again.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
@@ -25,13 +24,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .connection import READ_BYTES, AsyncConnection, Connection
 from .errors import Closed, Error
+from .later import Later
 from .manners import DOUBT_S
 from .resp import NOT_READY, PUSH, Argv, ProtocolError, Reply, encode, new_reader
 from .target import Target
+
+if TYPE_CHECKING:
+    import asyncio
+    from asyncio import Protocol
+else:
+    asyncio = Later("asyncio")
+    Protocol = object  # nobody asks whether we are one
 
 WINDOW: Final = 1000
 """Commands of one call under way at once. A node must hold their answers while we still write."""
@@ -265,7 +272,7 @@ def kernels(seconds: float) -> bytes:
     return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
-class AsyncShared(asyncio.Protocol):
+class AsyncShared(Protocol):
     """The connection for the tasks of one loop. Made by `open`."""
 
     def __init__(self, target: Target, silence: float | None) -> None:
@@ -360,6 +367,15 @@ class AsyncShared(asyncio.Protocol):
                     future.set_result(reply)
         except (ProtocolError, TypeError) as error:
             self.fail(self.target.not_a_node(f"it does not speak RESP: {error}"))
+
+    def eof_received(self) -> None:
+        """The transport is closed then, and says that the connection is lost."""
+
+    def pause_writing(self) -> None:
+        """What is sent is bounded by who waits for answers."""
+
+    def resume_writing(self) -> None:
+        """The same."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(self.target.lost(exc or "closed by the other side"))

@@ -6,12 +6,14 @@ in an error text.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .errors import BadReply, BadRequest, ConnectionLost, Error, NoAnswer, Unreachable
 from .resp import Argv
+
+if TYPE_CHECKING:
+    import ssl
 
 PORT: Final = 7711
 CONNECT_TIMEOUT_S: Final = 5.0
