@@ -72,6 +72,7 @@ ILL: dict[str, dict[str, str]] = {
     "HoldfastQueuePaused": {f'holdfast_queue_paused{{{NODE},queue="q",way="out"}}': f"1+0x{2 * MINUTES}"},
     "HoldfastNobodyWorks": {f'holdfast_jobs_delivered_total{{{NODE},queue="q"}}': steady(600)},
     "HoldfastJobsDie": {f'holdfast_jobs_dead_total{{{NODE},queue="q"}}': rising(1)},
+    "HoldfastJobsExpire": {f'holdfast_jobs_expired_total{{{NODE},queue="q"}}': rising(1)},
     "HoldfastLeasesLost": {f'holdfast_leases_lost_total{{{NODE},queue="q"}}': rising(30)},
     "HoldfastGatewayDown": {'up{job="holdfast-gateway",instance="a:7780"}': steady(0)},
     "HoldfastGatewayErrors": {f'holdfast_gateway_requests_total{{{NODE},status="500"}}': rising(100)},

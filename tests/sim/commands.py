@@ -33,7 +33,7 @@ ARITY = {  # of the command with its name; negative: at least
 
 NOT_SET: dict[bytes, object] = {
     b"maxlen": 0, b"totalmaxlen": 0, b"paused": b"none", b"rate": b"none", b"burst": 0, b"concurrency": 0,
-    b"attempts": 0, b"backoff": b"none", b"retention": 0, b"journal": b"shared",
+    b"attempts": 0, b"backoff": b"none", b"retention": 0, b"ttl": 0, b"onexpire": b"drop", b"journal": b"shared",
     b"fsync": b"default",
 }
 """Settings of a queue, as they are answered where nothing is set. The model sets two of them."""
@@ -74,6 +74,7 @@ class Commands(Model):
 
     def add_options(self, command: str, words: list[bytes], timeout: bytes) -> dict[bytes, int]:
         options = {name: row[0] for name, row in ADD_OPTIONS.items()}
+        says_ttl = False
         while words:
             word, words = words[0].upper(), words[1:]
             if word != b"ASYNC":
@@ -81,8 +82,11 @@ class Commands(Model):
                     raise Bad(texts.SYNTAX)
                 options[word] = number(value_of(words), ADD_OPTIONS[word][3], *ADD_OPTIONS[word][1:3],
                                        ADD_OPTIONS[word][4])
+                says_ttl = says_ttl or word == b"TTL"
             self.seen[f"{command} {word.decode()}"] += 1
         patience(timeout)
+        if not says_ttl:
+            options[b"TTL"] = min(LONGEST, options[b"TTL"] + options[b"DELAY"])
         if options[b"RETRY"] < 0:
             options[b"RETRY"] = min(300, max(1, options[b"TTL"] // 10))
         if options[b"REPLICATE"] > 1 and options[b"RETRY"] == 0:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import batches, bounds, gates, links, peers, records, replicate, results, rules, times, tombs
+from holdfast.core import batches, bounds, expiry, gates, links, peers, records, replicate, results, rules, times, tombs
 from holdfast.core.ids import CRON_PREFIX, can_be_seq, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, QUEUED, SPECIAL, UNSURE, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
@@ -109,6 +109,7 @@ def mark(node: Node, job: Job, why: i64) -> None:
     job.task = Ending(why)
     job.qtime = 0
     job.expire += SLACK_MS  # a copy that was on its way when the job ended lives that much longer
+    job.expire += expiry.dead_ms(node, job)
     node.free_body(job)
     records.ending(node, job, why)
     node.endings[job] = None

@@ -149,8 +149,15 @@ def joins(node: Node, name: bytes, last: i64) -> None:
     batch = node.batches.by_name.get(name)
     if batch is None:
         introduce(node, name)
+    elif batch.is_complete:
+        raise name_is_taken(node, batch)
     elif 0 <= batch.count <= last:
         raise BadRequest(errors.BATCH_INDEX % int(batch.count))
+
+
+def name_is_taken(node: Node, batch: Batch) -> BadRequest:
+    """By one that is complete, and is kept so that it can be asked about."""
+    return BadRequest(errors.BATCH_ENDED % (int(batch.count), int((node.now - batch.heard) // 1000)))
 
 
 def introduce(node: Node, name: bytes) -> None:

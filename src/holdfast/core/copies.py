@@ -21,7 +21,7 @@ from holdfast.core.limits import (
     QUEUE_NAME_BYTES_MAX,
     REPLICATE_MAX,
 )
-from holdfast.core.more import More, read
+from holdfast.core.more import TO_DEAD, More, read
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -96,9 +96,17 @@ def read_more(data: bytes) -> More | None:
     return read(data) if data else None
 
 
+def is_to_die(node: Node, copy: Copy) -> bool:
+    """Whether it goes to the dead letters when its life is over (expiry.py), which is still to be decided."""
+    if copy.more is not None and copy.more.onexpire != 0:
+        return copy.more.onexpire == TO_DEAD
+    register = node.registers.find(b"queue", copy.queue, b"onexpire")
+    return register is not None and register.value is not None
+
+
 def register(node: Node, copy: Copy) -> Job | None:
     """Make a job known here from its description; None if its life is over or its id is none of ours to keep."""
-    if copy.life <= 0:
+    if copy.life <= 0 and not is_to_die(node, copy):
         return None
     seq = id_seq(copy.jid)
     if seq <= 0:

@@ -63,7 +63,7 @@ class Direct:
                 return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
             queue = found
             node.last_queue = queue
-        if queue.paused != 0 or queue.maxlen != 0 or queue.total_most != 0:
+        if queue.paused != 0 or queue.maxlen != 0 or queue.total_most != 0 or queue.ttl != 0:
             return self.otherwise(session, [b"ADDJOB", queue_name, body, timeout])
         session.used = node.now
         session.last_command = b"ADDJOB"

@@ -35,6 +35,7 @@ TIMEOUT_NOT_AN_INTEGER: Final = b"ERR timeout is not an integer or out of range"
 TIMEOUT_NEGATIVE: Final = b"ERR timeout is negative"
 REPLICATE_RANGE: Final = b"ERR REPLICATE must be between 1 and 65535"
 TTL_RANGE: Final = b"ERR TTL must be a number > 0"
+ONEXPIRE_WORDS: Final = b"ERR ONEXPIRE must be dead or drop"
 RETRY_RANGE: Final = b"ERR RETRY time must be a non negative number"
 DELAY_RANGE: Final = b"ERR DELAY time must be a non negative number"
 DELAY_OVER_TTL: Final = (
@@ -111,6 +112,10 @@ NO_ANSWER: Final = b"UNKNOWN the node that has to do this did not answer; it may
 NOT_HOME: Final = b"TRYAGAIN the node that decides about this is being found"
 BATCH_COUNT: Final = b"ERR BATCH CLOSE takes a number of jobs from 0 to 1000000"
 BATCH_CLOSED: Final = b"ERR this batch was closed already, with another count or another job after THEN"
+BATCH_ENDED: Final = (
+    b"BATCHENDED a batch of this name, of %d, is complete since %d s. Use another name; this one can be used again an "
+    b"hour after that end"
+)
 BATCH_INDEX: Final = b"ERR this batch was closed with a count of %d: INDEX must be below that"
 BATCH_SEEN: Final = b"ERR the job with INDEX %d of this batch has ended already: the count must be above that"
 THEN_UNIQUE: Final = b"ERR the job after THEN is added once anyway: it cannot be UNIQUE"

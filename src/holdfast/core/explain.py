@@ -253,6 +253,9 @@ def history(node: Node, job: Job) -> list[bytes]:
             said = b": " + each.error if each.error else b""
             found.append(b"handed out%b, %b after %d ms%b" % (
                 who, TRY_NAMES[each.how], max(0, int(each.ended - each.began)), said))
+        trace = more.trace()
+        if trace:
+            found.append(b"where it failed:\n" + trace)
         if more.round > 0:
             found.append(b"sent back from the dead " + times(i64(more.round)))
     if job.replicate == 1 and home.is_keyed(job) and not home.is_alone(node):

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, fate, gates, grants, history, leases, records, requeue
+from holdfast.core import acks, expiry, fate, gates, grants, history, leases, records, requeue
 from holdfast.core import rules as throttles
 from holdfast.core.job import ACTIVE, BACKING_OFF, QUEUED_BEFORE, SPECIAL, Job
-from holdfast.core.limits import ERROR_BYTES_MAX
-from holdfast.core.more import LEASE_ENDED, NACKED, RELEASED, WORKER_GONE, More, Try
+from holdfast.core.more import LEASE_ENDED, NACKED, RELEASED, WORKER_GONE, More, Try, cut
 from holdfast.core.peers import ME
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
+    from holdfast.core.queue import Queue
 
 # Why a job is dead.
 OUT_OF_ATTEMPTS: Final = b"attempts"
 POISON: Final = b"poison"
 REJECTED: Final = b"rejected"
+EXPIRED: Final = b"expired"
 
 BY_RULE: Final = -1  # in place of a wait: as the job or its queue says
 
@@ -53,8 +54,13 @@ def failure_rules(node: Node, job: Job) -> Rules:
         attempts = i64(more.attempts)
     if more is not None and more.backoff > 0:
         backoff, backoff_most = more.backoff, more.backoff_most
-    retention = queue.retention or node.config.number("dead-retention")
-    return Rules(attempts, backoff, max(backoff, backoff_most), node.config.number("poison-after"), retention * 1000)
+    poison = node.config.number("poison-after")
+    return Rules(attempts, backoff, max(backoff, backoff_most), poison, retention_ms(node, queue))
+
+
+def retention_ms(node: Node, queue: Queue) -> i64:
+    """How long a dead job is kept."""
+    return (queue.retention or node.config.number("dead-retention")) * 1000
 
 
 def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, least_ms: i64, is_final: bool) -> None:
@@ -73,7 +79,7 @@ def fail(node: Node, job: Job, how: i64, error: bytes, wait_ms: i64, least_ms: i
     is_plain = job.more is None and lease is None and not error and not is_final
     if not is_plain or rules.attempts > 0 or rules.backoff > 0 or rules.poison > 0:
         note(node, job, how, error)
-    cause = cause_of_death(job, rules, is_final)
+    cause = cause_of_death(node, job, rules, is_final)
     leases.forget(node, job)
     if cause and how != RELEASED:
         fate.die(node, job, cause, rules.retention)
@@ -100,10 +106,10 @@ def note(node: Node, job: Job, how: i64, error: bytes) -> None:
     before = more.cost()
     lease = job.lease
     if lease is None:
-        new = Try(b"", b"", node.wall, node.wall, how, error[:ERROR_BYTES_MAX])
+        new = Try(b"", b"", node.wall, node.wall, how, cut(error))
     else:
         began = node.wall - (node.now - lease.since)
-        new = Try(leases.token(node, lease), lease.worker, began, node.wall, how, error[:ERROR_BYTES_MAX])
+        new = Try(leases.token(node, lease), lease.worker, began, node.wall, how, cut(error))
     more.note_try(new)
     if how != RELEASED or node.broken("release-counts"):
         more.failures += 1
@@ -123,11 +129,13 @@ def own_more(node: Node, job: Job) -> More:
     return more
 
 
-def cause_of_death(job: Job, rules: Rules, is_final: bool) -> bytes:
+def cause_of_death(node: Node, job: Job, rules: Rules, is_final: bool) -> bytes:
     """Empty if it may live."""
     more = job.more
     if is_final:
         return REJECTED
+    if expiry.is_over(node, job):
+        return EXPIRED
     if more is None:
         return b""
     if rules.attempts > 0 and i64(more.failures) >= rules.attempts:
@@ -176,7 +184,7 @@ def lease_ended(node: Node, job: Job) -> bool:
 def dies(node: Node, job: Job) -> bool:
     """Whether what others told of its failures is enough, where a job is about to be queued again."""
     rules = failure_rules(node, job)
-    cause = cause_of_death(job, rules, False)
+    cause = cause_of_death(node, job, rules, False)
     if cause:
         fate.die(node, job, cause, rules.retention)
     return cause != b""

@@ -87,6 +87,9 @@ def die(node: Node, job: Job, cause: bytes, retention_ms: i64) -> None:
     more.cause = cause
     more.died = node.wall
     job.queue.died += 1
+    if cause == failure.EXPIRED:
+        job.queue.expired += 1
+        node.expired += 1
     node.count("deaths")
     job.responsible = ME
     history.dead(node, job, cause, results.last_error(job) or b"")

@@ -121,7 +121,7 @@ def nacked(node: Node, job: Job, session: Session | None, error: bytes = b"", de
     begin(node, NACKED, job, tried(job) + 1, delay_ms)
     if session is not None:
         write_text(node.tale.out, WORKER, worker_of(session))
-    write_text(node.tale.out, ERROR, error)
+    write_text(node.tale.out, ERROR, error.partition(b"\n")[0])
     end(node, job)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import gates, history, longer, records, requeue
+from holdfast.core import expiry, gates, history, longer, records, requeue
 from holdfast.core.job import SPECIAL, WATCHED, Job, Lease
 from holdfast.core.limits import DURATION_S_MAX, LEASE_BYTES
 from holdfast.core.peers import MY_BIT
@@ -83,12 +83,14 @@ def tell_if_long(node: Node, job: Job, ms: i64) -> None:
 
 
 def extend(node: Node, job: Job, ms: i64) -> None:
-    """The consumer is at work: its lease ends in `ms` from now, but no later than the job's life."""
+    """The consumer is at work: its lease ends in `ms` from now. Where the job is dropped at the end of its life, no
+    later than that; where it goes to the dead letters, work that has begun may end."""
     lease = job.lease
     assert lease is not None
     if job.retry == 0:
         return  # it has the job for good
-    ms = min(ms, max(1, job.expire - node.now))
+    if not expiry.stays(job):
+        ms = min(ms, max(1, job.expire - node.now))
     lease.ms = ms
     node.lease(job, ms)
     records.lease(node, job, lease, ms)

@@ -28,7 +28,10 @@ TIMEOUT_MS_MAX: Final = 2**53
 """A client's patience in milliseconds: whatever a number in any client language can hold exactly."""
 
 TTL_S_DEFAULT: Final = 86400
-"""One day, as in Disque."""
+"""One day, as in Disque; of a delayed job from the end of its delay."""
+
+TTL_S_ENDLESS: Final = 50 * 365 * 86400
+"""TTL none: fifty years, and the eighteen up to DURATION_S_MAX are room for a delay and for clocks that are set."""
 
 RETRY_S_DEFAULT_MAX: Final = 300
 """RETRY defaults to a tenth of the TTL, but no more than five minutes, as in Disque."""
@@ -77,7 +80,11 @@ HEADERS_BYTES_MAX: Final = 8 * KIB
 """Headers of one job, names and values together: trace context and content types, not a second body."""
 
 ERROR_BYTES_MAX: Final = KIB
-"""Of what a worker says about a failure; the rest is cut. Whole tracebacks belong in a log."""
+"""Of the first line of what a worker says about a failure; the rest of the line is cut."""
+
+TRACE_BYTES_MAX: Final = 4 * KIB
+"""Of the lines after the first: the end of a traceback, where it was raised. Only the last failure of a job keeps
+them, so a job that fails has at most so much more."""
 
 BACKOFF_MOST_S: Final = 3600
 """The longest wait between two attempts where the job does not say: an outage of a night costs an hour, not a week."""

@@ -20,6 +20,7 @@ from holdfast.core.limits import (
     KEY_BYTES,
     KEY_BYTES_MAX,
     MORE_BYTES,
+    TRACE_BYTES_MAX,
     TRIES_KEPT,
     TRY_BYTES,
 )
@@ -34,6 +35,10 @@ UNTIL_DONE: Final = 0  # until its job has ended
 EXISTING: Final = 0
 REPLACE: Final = 1
 REJECT: Final = 2
+
+# What becomes of a job whose time is over before it was done; 0: as its queue says.
+TO_DEAD: Final = 1
+DROPPED: Final = 2
 
 # How a try ended.
 NACKED: Final = 1
@@ -67,7 +72,8 @@ DIED: Final = 20
 LOST: Final = 21
 LIFE: Final = 22
 CHANGED: Final = 23
-TAG_LAST: Final = 23
+ONEXPIRE: Final = 40
+TAG_LAST: Final = 40
 
 
 @mypyc_attr(acyclic=True)
@@ -80,7 +86,16 @@ class Try:
         self.began: i64 = began  # unix ms
         self.ended: i64 = ended
         self.how: i64 = how
-        self.error: bytes = error
+        self.said: bytes = error  # by the worker: a line, and of the last try perhaps more of them, where it was raised
+
+    @property
+    def error(self) -> bytes:
+        """In one line."""
+        return self.said.partition(b"\n")[0]
+
+    @property
+    def trace(self) -> bytes:
+        return self.said.partition(b"\n")[2]
 
 
 NO_HEADERS: Final[list[bytes]] = []
@@ -105,6 +120,7 @@ class More:
         self.backoff_most: i64 = 0
         self.batch: bytes = b""
         self.index: i64 = 0  # of the job in its batch, from 1; 0: it is in none
+        self.onexpire: i64 = 0  # TO_DEAD or DROPPED; 0: as its queue says
         self.order: i64 = 0  # its place in its group, given by the home of the group
         self.round: i32 = 0  # how often it was brought back from the dead
         self.cause: bytes = b""  # why it is dead
@@ -125,7 +141,7 @@ class More:
         for text in self.headers:
             size += len(text)
         for each in self.tries:
-            size += TRY_BYTES + len(each.error)
+            size += TRY_BYTES + len(each.said)
         if self.domain or self.tenant:
             size += KEY_BYTES
         return size
@@ -139,7 +155,23 @@ class More:
         self.tries.sort(key=lambda each: each.ended)
         if len(self.tries) > TRIES_KEPT:
             del self.tries[0]
+        self.cut_traces()
         return True
+
+    def cut_traces(self) -> None:
+        """The last one stays: where it failed last is what somebody wants to know."""
+        is_last = True
+        for each in reversed(self.tries):
+            if each.trace and not is_last:
+                each.said = each.error
+            is_last = is_last and not each.trace
+
+    def trace(self) -> bytes:
+        """Where its worker says that it failed last, as lines of a traceback; empty if none has said so."""
+        for each in reversed(self.tries):
+            if each.trace:
+                return each.trace
+        return b""
 
     def copy(self) -> More:
         """Another job's, with the same options."""
@@ -172,6 +204,7 @@ class More:
         write_value(out, BACKOFF_MOST, self.backoff_most)
         write_text(out, BATCH, self.batch)
         write_value(out, INDEX, self.index)
+        write_value(out, ONEXPIRE, self.onexpire)
         write_value(out, ORDER, self.order)
         self.write_fate(out)
         return out.getvalue()
@@ -197,7 +230,7 @@ class More:
             bus.write_i8(text, each.how)
             bus.write_name(text, each.token)
             bus.write_name(text, each.worker)
-            text.write(each.error)
+            text.write(each.said)
             write_text(out, TRY, text.getvalue())
 
 
@@ -272,6 +305,8 @@ def read(data: bytes) -> More:
             more.life = max(0, value)
         elif tag == CHANGED:
             more.changed = max(0, value)
+        elif tag == ONEXPIRE:
+            more.onexpire = bounded(value)
         elif tag == TRY:
             tries.append(read_try(text))
         elif tag > TAG_LAST:
@@ -294,7 +329,13 @@ def read_try(text: bytes) -> Try:
     worker = key(reader.name())
     if how >= len(TRY_NAMES):
         raise BadFrame("an end that no hand-out has")
-    return Try(token, worker, began, ended, how, text[reader.pos:][:ERROR_BYTES_MAX])
+    return Try(token, worker, began, ended, how, cut(text[reader.pos:]))
+
+
+def cut(said: bytes) -> bytes:
+    """What a worker says about a failure: the beginning of its first line, and the end of the others."""
+    line, newline, trace = said.partition(b"\n")
+    return line[:ERROR_BYTES_MAX] + newline + trace[-TRACE_BYTES_MAX:] if trace else line[:ERROR_BYTES_MAX]
 
 
 def key(text: bytes) -> bytes:

@@ -40,6 +40,7 @@ from holdfast.core import (
     dispatch,
     doubt,
     errors,
+    expiry,
     federate,
     gates,
     history,
@@ -704,25 +705,12 @@ class Node:
         elif job.state == WAIT_REPL:
             replicate.wake(self, job)
 
-    def expire(self, job: Job) -> None:
+    def expire(self, job: Job) -> bool:
+        """Its life is over. False: it is still to be seen to (expiry.py)."""
         if job in self.doubted:
             doubt.hold(self, job)
-            return
-        self.expired += 1
-        job.queue.expired += 1 if job.responsible == ME and job.state != ACKED else 0
-        if job.flags & WATCHED and job.state != ACKED:
-            results.tell_end(self, job, results.EXPIRED)
-        if isinstance(job.task, replicate.Adding) and job.state == WAIT_REPL:
-            replicate.abort(self, job, errors.NO_REPL_REMOVED)
-            if job.state == GONE:
-                return
-        history.expired(self, job)
-        if job.flags & SPECIAL and job.state != ACKED and batches.must_tell(self, job, acks.EXPIRED):
-            acks.end(self, job, acks.EXPIRED)
-            return
-        self.endings.pop(job, None)
-        records.gone(self, job)
-        self.forget(job)
+            return True
+        return expiry.expire(self, job)
 
     def may_requeue(self, job: Job) -> bool:
         """Whether NACK and ENQUEUE may queue this job: not an at-most-once job that was handed out.
@@ -831,8 +819,7 @@ class Node:
                 job = self.overflow.wake(page, i, job)
             if job is None:
                 continue
-            if job.expire <= now:
-                self.expire(job)
+            if job.expire <= now and self.expire(job):
                 continue
             if job.qtime != 0:
                 if job.qtime <= now:
@@ -841,8 +828,9 @@ class Node:
                         continue
                 if job.qtime != 0 and job.qtime < earliest:
                     earliest = job.qtime
-            if job.expire < earliest:
-                earliest = job.expire
+            look: i64 = job.expire if job.expire > now else now + expiry.LOOK_MS
+            if look < earliest:
+                earliest = look
         if page.live > 0:
             self.alarms.at_latest(page, earliest)
 

@@ -74,6 +74,9 @@ class Queue(Alarm):
         self.backoff: i64 = 0  # ms
         self.backoff_most: i64 = 0
         self.retention: i64 = 0  # seconds
+        # Rules for the lives of its jobs (expiry.py).
+        self.ttl: i64 = 0  # seconds, of jobs that do not say it; 0: the usual
+        self.keeps_expired: bool = False  # whoever's time is over goes to the dead letters
         self.adding: i64 = 0  # jobs that wait for their copies
         self.interest: dict[int, int] = {}  # peers with consumers waiting: index -> jobs they can use
         self.imports: dict[int, int] = {}  # peers that gave us jobs: index -> when last

@@ -303,9 +303,10 @@ class Loading:
     def new_job(
         self, data: bytes, at: i64, queue: bytes, body: bytes, ctime: i64, age: i64, life: i64, holders: i64
     ) -> Job | None:
-        """The job whose id begins there, for the caller to complete and keep; None if it is known or over."""
+        """The job whose id begins there, for the caller to complete and keep; None if it is known. One whose first life
+        is over may have got another one since, or goes to the dead letters (expiry.py)."""
         node = self.node
-        if life <= 0 and not doubt.is_possible(node):
+        if life <= 0 and node.broken("expired-not-loaded"):
             return None
         origin = self.origin(i64(read_i32_le(data, at)))
         seq = read_i64_le(data, at + 4)

@@ -251,7 +251,7 @@ def again(node: Node, job: Job) -> bool:
     job.hops = 0
     if was_out and failure.lease_ended(node, job):
         return False
-    if job.flags & SPECIAL and failure.dies(node, job):
+    if (job.flags & SPECIAL or job.expire <= node.now) and failure.dies(node, job):
         return False
     if not is_first and not has_waited:
         job.deliveries += 1

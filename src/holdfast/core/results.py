@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, peers, records, waiting
+from holdfast.core import acks, failure, peers, records, waiting
 from holdfast.core.alarms import Chore
 from holdfast.core.job import ACK_ONLY, ACKED, SPECIAL, WAIT_REPL, WATCHED, Job
 from holdfast.core.job import DEAD as IS_DEAD
@@ -38,6 +38,9 @@ DELETED: Final = 4
 UNKNOWN: Final = 5
 LOOK_MS: Final = 1000
 """How long WAITJOB NOHANG waits for other nodes where it must ask them."""
+
+NOT_IN_TIME: Final = b"its time was over before it was done"
+"""What is told of a job that is dead since it has expired, and that nobody has said anything about."""
 
 WORDS: Final = [b"waiting", b"done", b"dead", b"expired", b"deleted", b"unknown"]
 
@@ -254,7 +257,7 @@ def last_error(job: Job) -> bytes | None:
     for each in reversed(more.tries):
         if each.error:
             return each.error
-    return None
+    return NOT_IN_TIME if more.cause == failure.EXPIRED else None
 
 
 def watch(node: Node, jid: bytes) -> Watch:

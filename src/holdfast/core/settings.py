@@ -34,11 +34,11 @@ KIND: Final = b"queue"
 
 NAMES: Final = [
     b"maxlen", b"totalmaxlen", b"paused", b"rate", b"burst", b"concurrency", b"attempts", b"backoff", b"retention",
-    b"journal", b"fsync",
+    b"ttl", b"onexpire", b"journal", b"fsync",
 ]
-NUMBERS: Final = {b"maxlen", b"totalmaxlen", b"burst", b"concurrency", b"attempts", b"retention"}
+NUMBERS: Final = {b"maxlen", b"totalmaxlen", b"burst", b"concurrency", b"attempts", b"retention", b"ttl"}
 """Those that are answered as a number; 0 is none."""
-USUAL: Final = {b"journal": b"shared", b"fsync": b"default"}
+USUAL: Final = {b"journal": b"shared", b"fsync": b"default", b"onexpire": b"drop"}
 """What others are as long as nothing is set."""
 
 
@@ -60,8 +60,10 @@ def check(name: bytes, value: bytes) -> bytes | None:
         return choice(name, value, [b"own", b"shared"], b"shared")
     if name == b"fsync":
         return choice(name, value, [b"always", b"adds", b"everysec", b"no", b"default"], b"default")
-    if name == b"retention":
-        most = seconds(value, 0, b"ERR retention must be a number of seconds, 0 for none of its own")
+    if name == b"onexpire":
+        return choice(name, value, [b"dead", b"drop"], b"drop")
+    if name in (b"retention", b"ttl"):
+        most = seconds(value, 0, b"ERR %b must be a number of seconds, 0 for none of its own" % name)
         return None if most == 0 else b"%d" % most
     return number(name, value, DURATION_S_MAX)
 
@@ -109,6 +111,12 @@ def check_backoff(value: bytes) -> bytes | None:
 def queue_setting(node: Node, name: bytes, field: bytes) -> bytes | None:
     """What is set for a queue; None if nothing is. `field` is one of NAMES."""
     return registers.value(node, KIND, name, field)
+
+
+def default_ttl(node: Node, name: bytes) -> i64:
+    """Seconds that a job of this queue lives which does not say it; 0: as usual."""
+    queue = node.queues.get(name)
+    return int(queue_setting(node, name, b"ttl") or b"0") if queue is None else queue.ttl
 
 
 def shown(node: Node, name: bytes, field: bytes) -> bytes:
@@ -177,6 +185,8 @@ def apply_to_queue(node: Node, queue: Queue) -> None:
     queue.backoff = int(first) * 1000
     queue.backoff_most = int(most) * 1000 if most else max(queue.backoff, BACKOFF_MOST_S * 1000)
     queue.retention = int(queue_setting(node, queue.name, b"retention") or b"0")
+    queue.ttl = int(queue_setting(node, queue.name, b"ttl") or b"0")
+    queue.keeps_expired = queue_setting(node, queue.name, b"onexpire") is not None
     bounds.set_total(node, queue, int(queue_setting(node, queue.name, b"totalmaxlen") or b"0"))
     has_throttle = queue.rules is not None and queue.rules.throttle is not None
     is_limited = (

@@ -17,7 +17,14 @@ from holdfast.core import acks, errors, failure, history, inquire, leases, reque
 from holdfast.core.errors import BadRequest
 from holdfast.core.inquire import Question
 from holdfast.core.job import ACK_ONLY, ACKED, DEAD, WAIT_REPL, Job
-from holdfast.core.limits import DURATION_S_MAX, ERROR_BYTES_MAX, LEASES_AT_ONCE, PROGRESS_BYTES_MAX, RESULT_BYTES_MAX
+from holdfast.core.limits import (
+    DURATION_S_MAX,
+    ERROR_BYTES_MAX,
+    LEASES_AT_ONCE,
+    PROGRESS_BYTES_MAX,
+    RESULT_BYTES_MAX,
+    TRACE_BYTES_MAX,
+)
 from holdfast.core.more import NACKED, RELEASED
 from holdfast.core.peers import ME, Peer
 from holdfast.core.reply import write_array, write_bulk, write_error, write_int, write_simple
@@ -88,7 +95,7 @@ def read_deed(reader: Reader) -> Deed:
     deed.is_final = bits & 1 != 0
     deed.has_text = bits & 2 != 0
     deed.text = reader.name()
-    longest = RESULT_BYTES_MAX if what == ACK else max(ERROR_BYTES_MAX, PROGRESS_BYTES_MAX)
+    longest = RESULT_BYTES_MAX if what == ACK else max(ERROR_BYTES_MAX + 1 + TRACE_BYTES_MAX, PROGRESS_BYTES_MAX)
     if (
         what > ENQUEUE or len(deed.text) > longest or deed.ms < failure.BY_RULE or deed.ms > DURATION_S_MAX * 1000
         or deed.number < 0 or deed.number > DURATION_S_MAX

@@ -55,7 +55,10 @@ class Options(Model):
     delay: Seconds | None = None
     at: Annotated[float, Field(ge=1, le=2**33)] | None = Field(None, description="unix seconds")
     retry: Seconds | None = Field(None, description="seconds until it is handed out again; 0: at most once")
-    ttl: Annotated[float, Field(ge=1, le=DURATION_S_MAX)] | None = None
+    ttl: Annotated[float, Field(ge=1, le=DURATION_S_MAX)] | Literal["none"] | None = Field(
+        None, description="seconds until its time is over; none: never, unless its queue says when"
+    )
+    on_expire: Literal["dead", "drop"] | None = None
     replicate: Annotated[int, Field(ge=1, le=65535)] | None = None
     sync: Annotated[int, Field(ge=1, le=65535)] | None = None
     maxlen: Annotated[int, Field(ge=1, le=2**53)] | None = None
@@ -78,6 +81,8 @@ class Options(Model):
 
     def words(self) -> AddOptions:
         said = self.model_dump(exclude_none=True, include=set(Options.model_fields))
+        if said.get("ttl") == "none":
+            said["ttl"] = None
         return said  # type: ignore[return-value]  # the same names, checked by a test
 
 

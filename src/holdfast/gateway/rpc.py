@@ -62,6 +62,8 @@ JOBS = "holdfast-jobs"
 def options_of(said: Any) -> dict[str, Any]:
     """What the message says, by the names of AddOptions."""
     found = {field.name: value for field, value in said.ListFields() if field.name not in ("headers", "batch", "index")}
+    if found.get("ttl") == 0:
+        found["ttl"] = None
     if said.headers:
         found["headers"] = dict(said.headers)
     if said.HasField("batch"):

@@ -30,11 +30,11 @@ def batch(node: Node, session: Session, argv: list[bytes]) -> None:
     after THEN is added, once, with the headers `batch` and `batch-failed`: the name, and how many were not done. It may
     belong to another batch, and cannot be UNIQUE.
     It answers with the id that this job will have, or OK without one. CLOSE again changes nothing if it says the same,
-    and is refused otherwise. GET tells how far a batch is: its state (open, closed, complete), how many there are, have
-    ended, and how, which are missing, the first ten, and as `put-off` why the last job could not be added yet, as its
-    queue is full or paused: that is tried again each second. LIST tells the names of the batches this node counts
-    for, which is one to three nodes for each. A batch that nobody closes is given up when nothing was heard of it for
-    a week.
+    and is refused otherwise, with BATCHENDED when the batch is complete: its name can be used again an hour after that.
+    GET tells how far a batch is: its state (open, closed, complete), how many there are, have ended, and how, which are
+    missing, the first ten, and as `put-off` why the last job could not be added yet, as its queue is full or paused:
+    that is tried again each second. LIST tells the names of the batches this node counts for, which is one to three
+    nodes for each. A batch that nobody closes is given up when nothing was heard of it for a week.
     """
     word = argv[1].upper()
     if word == b"LIST" and len(argv) == 2:
@@ -90,13 +90,15 @@ def close(node: Node, argv: list[bytes]) -> None:
     count = at_least(argv[3], 0, errors.BATCH_COUNT)
     final = argv[5:]
     known = node.batches.by_name.get(argv[2])
+    drawn = argv[4] if final and is_id(argv[4]) else b""
+    if known is not None and known.is_complete and (not drawn or drawn != known.final):
+        raise batches.name_is_taken(node, known)
     if known is not None and known.count >= 0:
         if known.count != count or known.words != final:
             raise BadRequest(errors.BATCH_CLOSED)
     elif known is not None and known.last() >= count:
         raise BadRequest(errors.BATCH_SEEN % int(known.last()))
     else:
-        drawn = argv[4] if final and is_id(argv[4]) else b""
         known = batches.close(node, argv[2], count, final, drawn)
         if known is None:
             raise Refused(errors.BATCHES_FULL)

@@ -22,6 +22,7 @@ from holdfast.core import (
     remote,
     replicate,
     results,
+    settings,
     times,
     tokens,
     waiting,
@@ -51,18 +52,19 @@ if TYPE_CHECKING:
 def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     """Add a job to a queue and answer with its id, once as many nodes as asked for hold a copy.
 
-    The job lives for TTL seconds (a day) unless it is acknowledged before. A consumer that takes it has
-    RETRY seconds (a tenth of the TTL, at most 300) to acknowledge it; then it is queued again. RETRY 0
-    hands it out at most once. DELAY keeps it back that long. MAXLEN refuses it if so many jobs are queued
-    at this node already. PRIORITY 9 is handed out before 0; 5 is normal. REPLICATE is how many nodes must
-    hold it, `all` for every one; without it as many as can be had, up to three. ms-timeout is how long to
-    wait for them, 0 for ever; SYNC answers when so many have it, ASYNC at once, and the rest follow. With SAYCOPIES
-    the reply is the id and how many nodes hold the job now.
+    The job lives for TTL seconds unless it is acknowledged before: as QUEUE SET q ttl says, or a day from the end of
+    its delay; TTL none, without end where the queue says nothing. ONEXPIRE says what becomes of it then: drop, or dead,
+    to the dead letters. A consumer that takes it has RETRY seconds (a tenth of the TTL, at most 300) to acknowledge it;
+    then it is queued again. RETRY 0 hands it out at most once. DELAY keeps it back that long. MAXLEN refuses it if so
+    many jobs are queued at this node already. PRIORITY 9 is handed out before 0; 5 is normal. REPLICATE is how many
+    nodes must hold it, `all` for every one; without it as many as can be had, up to three. ms-timeout is how long to
+    wait for them, 0 for ever; SYNC answers when so many have it, ASYNC at once, and the rest follow. With SAYCOPIES the
+    reply is the id and how many nodes hold the job now.
     """
     options = AddOptions()
     options.read(argv, 4)
     timeout = timeout_ms(argv[3])
-    is_keyed = settle(node, options, 1)
+    is_keyed = settle(node, argv[1], options, 1)
     check_body(node, argv[2])
     check_queue_name(argv[1])
     if is_keyed:
@@ -98,7 +100,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
     options = AddOptions()
     options.read(argv, 4 + count)
     timeout = timeout_ms(argv[2])
-    is_keyed = settle(node, options, count)
+    is_keyed = settle(node, argv[1], options, count)
     body_bytes: i64 = 0
     for i in range(4, 4 + count):
         check_body(node, argv[i])
@@ -130,8 +132,9 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         write_added(node.out, job)
 
 
-def settle(node: Node, options: AddOptions, count: i64) -> bool:
+def settle(node: Node, queue: bytes, options: AddOptions, count: i64) -> bool:
     """Check options together, and fill in what was not said; whether the home of a key does the rest (keyed.py)."""
+    options.settle_life(node, settings.default_ttl(node, queue))
     options.settle_words(node)
     more = options.more
     if more is not None and more.batch:

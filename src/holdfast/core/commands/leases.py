@@ -8,7 +8,8 @@ from mypy_extensions import i64
 from holdfast.core import cancel, errors, handback, tokens
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import is_id
-from holdfast.core.limits import DURATION_S_MAX, ERROR_BYTES_MAX, LEASES_AT_ONCE, PROGRESS_BYTES_MAX, RESULT_BYTES_MAX
+from holdfast.core.limits import DURATION_S_MAX, LEASES_AT_ONCE, PROGRESS_BYTES_MAX, RESULT_BYTES_MAX
+from holdfast.core.more import cut
 from holdfast.core.parse import at_least, check_ids, no_option, seconds, value_of
 from holdfast.core.reply import write_int
 from holdfast.core.session import Session
@@ -109,7 +110,7 @@ def read_deed(argv: list[bytes], what: i64) -> Deed:
         elif word == b"DELAY":
             deed.ms = seconds(value, 0, errors.DELAY_RANGE) * 1000
         elif word == b"ERROR" and what == tokens.NACK:
-            deed.text = value[:ERROR_BYTES_MAX]
+            deed.text = cut(value)
         elif word == b"RETRYAFTERMS" and what == tokens.NACK:
             deed.number = at_least(value, 1, errors.RETRY_AFTER_RANGE)
             if deed.number > DURATION_S_MAX:

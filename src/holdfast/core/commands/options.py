@@ -24,8 +24,9 @@ from holdfast.core.limits import (
     REPLICATE_MAX,
     RETRY_S_DEFAULT_MAX,
     TTL_S_DEFAULT,
+    TTL_S_ENDLESS,
 )
-from holdfast.core.more import UNTIL_DONE, UNTIL_STARTED, More
+from holdfast.core.more import TO_DEAD, UNTIL_DONE, UNTIL_STARTED, More
 from holdfast.core.parse import at_least, integer, no_option, seconds, value_of
 from holdfast.core.peers import ME
 
@@ -39,6 +40,7 @@ ONDUP_NAMES: Final = [b"existing", b"replace", b"reject"]
 class AddOptions:
     def __init__(self) -> None:
         self.ttl: i64 = TTL_S_DEFAULT
+        self.life: i64 = UNSAID
         self.retry: i64 = -1
         self.delay: i64 = 0
         self.replicate: i64 = 0
@@ -66,7 +68,9 @@ class AddOptions:
             elif option == b"SYNC":
                 self.sync = at_least(value_of(argv, i), 1, errors.SYNC_RANGE)
             elif option == b"TTL":
-                self.ttl = seconds(value_of(argv, i), 1, errors.TTL_RANGE)
+                is_endless = value_of(argv, i).lower() == b"none"
+                self.ttl = TTL_S_ENDLESS if is_endless else seconds(value_of(argv, i), 1, errors.TTL_RANGE)
+                self.life = ENDLESS if is_endless else SAID
             elif option == b"RETRY":
                 self.retry = seconds(value_of(argv, i), 0, errors.RETRY_RANGE)
             elif option == b"DELAY":
@@ -136,6 +140,8 @@ class AddOptions:
             self.asked().window = seconds(value, 1, errors.WINDOW_RANGE)
         elif option == b"ONDUP":
             self.ondup = word(value, ONDUP_NAMES, errors.ONDUP_WORDS)
+        elif option == b"ONEXPIRE":
+            self.asked().onexpire = TO_DEAD + word(value, ONEXPIRE_NAMES, errors.ONEXPIRE_WORDS)
         elif option == b"ATTEMPTS":
             attempts = at_least(value, 1, errors.ATTEMPTS_RANGE)
             if attempts > DURATION_S_MAX:
@@ -179,14 +185,30 @@ class AddOptions:
     def settle_words(self, node: Node) -> None:
         """Options that do not go together, and defaults that are the same at every node."""
         self.settle_more()
+        self.settle_at(node)
+        if self.retry < 0:
+            self.retry = default_retry(self.ttl)
+
+    def settle_at(self, node: Node) -> None:
+        """A point in time is a delay from here on."""
         if self.at > 0:
             if self.delay > 0:
                 raise BadRequest(errors.AT_AND_DELAY)
             self.delay = max(0, (self.at * 1000 - doubt.own_wall(node) + 999) // 1000)
+            self.at = 0
             if self.delay > DURATION_S_MAX:
                 raise BadRequest(errors.AT_RANGE)
-        if self.retry < 0:
-            self.retry = default_retry(self.ttl)
+
+    def settle_life(self, node: Node, of_queue: i64) -> None:
+        """How long a job lives that does not say it: as its queue says, else a day, or without end; from when its delay
+        is over, or one that is delayed for longer could not be added. Not for jobs that the cluster makes: their ids,
+        which tell of their lives, are the same at all nodes, and a setting need not be."""
+        if self.life == SAID:
+            return
+        self.settle_at(node)
+        if of_queue > 0:
+            self.ttl = of_queue
+        self.ttl = min(self.ttl + self.delay, DURATION_S_MAX)
 
     def check_numbers(self, node: Node) -> None:
         if self.replicate > 1 and self.retry == 0 and not node.broken("once-copied"):
@@ -262,6 +284,11 @@ class AddOptions:
 
 ALL_NODES: Final = -1
 
+# Who says how long a job lives.
+UNSAID: Final = 0
+ENDLESS: Final = 1  # TTL none: nobody, or its queue
+SAID: Final = 2
+
 
 def default_retry(ttl: i64) -> i64:
     return min(RETRY_S_DEFAULT_MAX, max(1, ttl // 10))
@@ -278,6 +305,7 @@ def read_replicate(text: bytes) -> i64:
 
 ONFAIL_NAMES: Final = [b"hold", b"skip"]
 UNTIL_NAMES: Final = [b"done", b"started"]
+ONEXPIRE_NAMES: Final = [b"dead", b"drop"]
 
 
 def key(option: bytes, value: bytes) -> bytes:

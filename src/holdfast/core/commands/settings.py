@@ -38,11 +38,12 @@ def queue(node: Node, session: Session, argv: list[bytes]) -> None:
     maxlen: jobs the queue may hold at one node, whether queued, delayed or handed out; more are refused, none is ever
     dropped. totalmaxlen: the same for all nodes together. paused: none, in, out or all, as PAUSE. rate (10/s, 30/m,
     5/h, none) and burst: how fast jobs are handed out. concurrency: how many may be out at a time. attempts, backoff
-    (seconds, or seconds:most) and retention (seconds a dead job is kept): for jobs that do not say it themselves. 0 is
-    no bound. journal: own gives the queue files of its own at each node with a journal, shared takes them away again,
-    in the background. fsync: when these must be on the disk, as appendfsync; default is what the node has. Of two who
-    set the same at once one wins; WITHSTAMP shows with each value when it was set, in unix milliseconds, and at which
-    node.
+    (seconds, or seconds:most), retention (seconds a dead job is kept), ttl (seconds a job lives) and onexpire (whether
+    one whose time is over goes to the dead letters, dead, or is forgotten, drop): for jobs that do not say it
+    themselves. 0 is no bound. journal: own gives the queue files of its own at each node with a journal, shared takes
+    them away again, in the background. fsync: when these must be on the disk, as appendfsync; default is what the node
+    has. Of two who set the same at once one wins; WITHSTAMP shows with each value when it was set, in unix
+    milliseconds, and at which node.
     """
     word = argv[1].upper()
     if word == b"SET" and len(argv) >= 5 and len(argv) % 2 == 1:

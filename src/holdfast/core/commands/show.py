@@ -15,7 +15,7 @@ from holdfast.core.job import (
     Job,
 )
 from holdfast.core.limits import PRIORITY_DEFAULT
-from holdfast.core.more import TRY_NAMES, UNTIL_STARTED, More
+from holdfast.core.more import TO_DEAD, TRY_NAMES, UNTIL_STARTED, More
 from holdfast.core.parse import check_ids
 from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null
 from holdfast.core.session import Session
@@ -145,6 +145,8 @@ def write_failure(more: More, extra: Extra) -> None:
         extra.number(b"failures", i64(more.failures))
     if more.round > 0:
         extra.number(b"round", i64(more.round))
+    if more.onexpire != 0:
+        extra.text(b"onexpire", b"dead" if more.onexpire == TO_DEAD else b"drop")
     if more.cause:
         extra.text(b"cause", more.cause)
         extra.number(b"died", more.died)
@@ -159,6 +161,9 @@ def write_failure(more: More, extra: Extra) -> None:
             write_int(out, each.began)
             write_int(out, each.ended)
             write_bulk(out, each.error)
+        trace = more.trace()
+        if trace:
+            extra.text(b"trace", trace)
 
 
 def write_ms_until(out: BytesWriter, session: Session, when: i64, now: i64) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, stages
+from holdfast.core import errors, settings, stages
 from holdfast.core.commands.jobs import check_body, check_queue_name
 from holdfast.core.commands.options import AddOptions
 from holdfast.core.errors import BadRequest
@@ -62,6 +62,7 @@ def add(node: Node, argv: list[bytes]) -> None:
         raise BadRequest(b"ERR fewer bodies than COUNT says")
     options = AddOptions()
     options.read(argv, 5 + count)
+    options.settle_life(node, settings.default_ttl(node, argv[3]))
     options.settle_words(node)
     more = options.more
     if more is not None and (more.unique or more.group or more.batch):

@@ -68,12 +68,13 @@ class Cluster(World):
     def add_job(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
         queue: str = "q", holders: str = "", timeout_ms: int = 2_000, attempts: int = 0, backoff_s: int = 0,
+        onexpire: str = "",
     ) -> str:
         """Add a job; returns its id. `holders` says which nodes get the copies, the adding one included; with
         replicate=0 how many is left to the node."""
         id, value = self.try_add(
             at=at, replicate=replicate, retry_s=retry_s, ttl_s=ttl_s, delay_s=delay_s, queue=queue,
-            holders=holders, timeout_ms=timeout_ms, attempts=attempts, backoff_s=backoff_s,
+            holders=holders, timeout_ms=timeout_ms, attempts=attempts, backoff_s=backoff_s, onexpire=onexpire,
         )
         assert id, f"ADDJOB at {at} was not accepted: {value}"
         return id
@@ -100,7 +101,7 @@ class Cluster(World):
     def begin_add(
         self, *, at: str, replicate: int = 1, retry_s: int = 1, ttl_s: int = 600, delay_s: int = 0,
         queue: str = "q", holders: str = "", timeout_ms: int = 2_000, keys: Add | None = None, home: str = "",
-        attempts: int = 0, backoff_s: int = 0,
+        attempts: int = 0, backoff_s: int = 0, onexpire: str = "",
     ) -> Adding:
         """Send an ADDJOB and do not wait; the producer stays connected."""
         host = self.hosts[at]
@@ -118,9 +119,12 @@ class Cluster(World):
             words += ["ATTEMPTS", str(attempts)]
         if backoff_s:
             words += ["BACKOFF", str(backoff_s)]
+        if onexpire:
+            words += ["ONEXPIRE", onexpire]
         value: Value = {
             "queue": queue, "body": body, "replicate": replicate, "retry": retry_s, "ttl": ttl_s,
             "delay": delay_s, "async": False, "timeout": timeout_ms, "attempts": attempts, "backoff": 2 * backoff_s,
+            "onexpire": onexpire,
         }
         if keys is not None:
             words += key_words(keys)
@@ -162,8 +166,11 @@ class Cluster(World):
         return str(said["words"][0] if "words" in said else said.get("count", said.get("reply")))
 
     def list_dead(self, *, at: str) -> list[str]:
+        return list(self.causes_of_death(at=at))
+
+    def causes_of_death(self, *, at: str) -> dict[str, str]:
         _, said = self.command(at, "dead", [b"DEAD", b"LIST"], {})
-        return [row[0] for row in said["rows"]]
+        return {row[0]: row[2] for row in said["rows"]}
 
     def wait_for_end(self, job: str, *, at: str, timeout_ms: int = 1_000) -> tuple[str, str | None]:
         """WAITJOB: the word and the result."""

@@ -52,6 +52,7 @@ class Add:
     attempts: int = 0  # 0: any number
     backoff_s: int = 0
     share: int = 0  # those with the same, and acks of workers, go down one connection that stays; 0: one of its own
+    onexpire: str = ""  # dead: to the dead letters when its time is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def draw(seed: int, is_tidy: bool = False) -> Plan:
         seed=seed,
         names=names,
         faults=replace(faults, schedule=schedule),
-        adds=with_rules(Random(f"{seed}/rules/0"), is_rich, adds),
+        adds=with_ends(Random(f"{seed}/ends/0"), with_rules(Random(f"{seed}/rules/0"), is_rich, adds)),
         closes=closes,
         drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
         rules=rules,
@@ -336,6 +337,15 @@ def with_rules(dice: Random, is_rich: bool, adds: tuple[Add, ...]) -> tuple[Add,
     return tuple(
         replace(add, attempts=dice.choice([0, 0, 1, 2, 3]), backoff_s=dice.choice([0, 0, 1, 2])) if add.retry_s else add
         for add in adds
+    )
+
+
+def with_ends(dice: Random, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+    """In half of all runs jobs go to the dead letters when their time is over, and some have little of it."""
+    if dice.random() < 0.5:
+        return adds
+    return tuple(
+        replace(add, onexpire="dead", ttl_s=dice.randint(2, 12) if dice.random() < 0.3 else add.ttl_s) for add in adds
     )
 
 

@@ -33,11 +33,13 @@ def add_words(add: Add) -> tuple[list[bytes], Value]:
         words += ["ATTEMPTS", str(add.attempts)]
     if add.backoff_s:
         words += ["BACKOFF", f"{add.backoff_s}:{2 * add.backoff_s}"]
+    if add.onexpire:
+        words += ["ONEXPIRE", add.onexpire]
     words += key_words(add)
     value: Value = {
         "queue": add.queue, "body": body, "replicate": add.replicate, "retry": add.retry_s, "ttl": add.ttl_s,
         "delay": add.delay_s, "async": add.is_async, "timeout": add.timeout_ms, "attempts": add.attempts,
-        "backoff": 2 * add.backoff_s,
+        "backoff": 2 * add.backoff_s, "onexpire": add.onexpire,
     }
     value |= key_values(add)
     return [word.encode() for word in words], value

@@ -21,6 +21,7 @@ from holdfast.testing.sim.scenarios import (
     batches,
     bounds,
     claims,
+    expiry,
     fates,
     groups,
     handbacks,
@@ -40,7 +41,7 @@ SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
         acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages, handbacks,
-        slow_nodes,
+        slow_nodes, expiry,
     )
     for each in scenarios_of(module)
 }
