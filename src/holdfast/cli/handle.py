@@ -21,7 +21,8 @@ Examples:
 @click.argument("body")
 @click.option("--delay", type=float, help="Seconds before it may run.")
 @click.option("--retry", type=float, help="Seconds until it is handed out again; 0: at most once.")
-@click.option("--ttl", type=float, help="Seconds until it is dropped.")
+@click.option("--ttl", type=float, help="Seconds until its time is over; 0: never, unless its queue says when.")
+@click.option("--on-expire", type=click.Choice(["dead", "drop"]), help="What becomes of it then.")
 @click.option("--priority", type=click.IntRange(0, 9), help="9 first.")
 @click.option("--replicate", type=click.IntRange(1), help="Nodes that must hold it.")
 @click.option("--attempts", type=click.IntRange(1), help="Failures until it is dead.")
@@ -39,6 +40,8 @@ def add(queue: str, body: str, connect: str, as_json: bool, **options: Any) -> N
     if not queue:
         fail("the name of the queue is empty", 2)
     chosen = {name: value for name, value in options.items() if value is not None}
+    if chosen.get("ttl") == 0:
+        chosen["ttl"] = None
     lines = (line.rstrip("\r\n") for line in sys.stdin)
     bodies = (line for line in lines if line.strip()) if body == "-" else [body]
     with asking(connect) as asked:

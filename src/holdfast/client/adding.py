@@ -11,9 +11,11 @@ second answer is the id that the first made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final, Literal, TypedDict
 
 from . import checks
+from .checks import Seconds
 from .errors import BadRequest
 from .resp import Arg
 
@@ -29,10 +31,12 @@ class AddOptions(TypedDict, total=False):
     timeout     seconds to wait for the copies (5); None waits as long as it takes
     replicate   how many nodes must hold the job before the answer
     sync        answer when so many hold it, the others follow
-    delay       seconds before it may be handed out
-    at          the same as a time: unix seconds
+    delay       seconds, or a timedelta, before it may be handed out
+    at          the same as a time: unix seconds, or a datetime with a zone
     retry       seconds after a hand-out without an answer until it is handed out again; 0: at most once
-    ttl         seconds until it is dropped, done or not
+    ttl         seconds until its time is over; None: never, unless its queue says when; left out: as its queue says,
+                else a day from the end of its delay
+    on_expire   what becomes of it then: "dead", it goes to the dead letters, or "drop"; left out: as its queue says
     maxlen      refuse (`MaxLen`) if the queue already holds this many
     priority    0 to 9, 9 first
     is_async    answer before the copies are made
@@ -56,17 +60,18 @@ class AddOptions(TypedDict, total=False):
     timeout: float | None
     replicate: int
     sync: int
-    delay: float
-    at: float
-    retry: float
-    ttl: float
+    delay: Seconds
+    at: float | datetime
+    retry: Seconds
+    ttl: Seconds | None
+    on_expire: Literal["dead", "drop"]
     maxlen: int
     priority: int
     is_async: bool
     say_copies: bool
     unique: str
     until: Literal["done", "started"]
-    window: float
+    window: Seconds
     on_duplicate: Literal["existing", "replace", "reject"]
     idempotent: bool
     group: str
@@ -74,7 +79,7 @@ class AddOptions(TypedDict, total=False):
     domain: str
     tenant: str
     attempts: int
-    backoff: float | tuple[float, float]
+    backoff: Seconds | tuple[Seconds, Seconds]
     batch: tuple[str, int]
     parent: str
     headers: Mapping[str, str]
@@ -87,15 +92,19 @@ def _count(what: str) -> Callable[[int], list[Arg]]:
     return lambda value: [what.upper(), checks.count(what, value)]
 
 
-def _seconds(what: str) -> Callable[[float], list[Arg]]:
+def _seconds(what: str) -> Callable[[Seconds], list[Arg]]:
     return lambda value: [what.upper(), checks.rounded_up(what, value)]
+
+
+def _ttl(value: Seconds | None) -> list[Arg]:
+    return ["TTL", "none" if value is None else checks.rounded_up("ttl", value)]
 
 
 def _key(what: str, option: str = "") -> Callable[[str], list[Arg]]:
     return lambda value: [(option or what).upper(), checks.key(what, value)]
 
 
-def _backoff(value: float | tuple[float, float]) -> list[Arg]:
+def _backoff(value: Seconds | tuple[Seconds, Seconds]) -> list[Arg]:
     if isinstance(value, tuple):
         return ["BACKOFF", ":".join(str(checks.rounded_up("backoff", each)) for each in value)]
     return ["BACKOFF", checks.rounded_up("backoff", value)]
@@ -123,9 +132,10 @@ _WORDS: Final[dict[str, Callable[..., list[Arg]]]] = {
     "replicate": _count("replicate"),
     "sync": _count("sync"),
     "delay": _seconds("delay"),
-    "at": _seconds("at"),
+    "at": lambda value: ["AT", checks.unix_seconds("at", value)],
     "retry": _seconds("retry"),
-    "ttl": _seconds("ttl"),
+    "ttl": _ttl,
+    "on_expire": _key("on_expire", "onexpire"),
     "maxlen": _count("maxlen"),
     "priority": _count("priority"),
     "is_async": lambda value: ["ASYNC"] if value else [],
@@ -171,5 +181,5 @@ def settled(method: str, options: AddOptions) -> AddOptions:
     import uuid
 
     safe.setdefault("unique", "add:" + uuid.uuid4().hex)
-    safe["window"] = max(float(IDEMPOTENT_WINDOW_S), options.get("window", 0.0))
+    safe["window"] = max(float(IDEMPOTENT_WINDOW_S), checks.seconds("window", options.get("window", 0.0)))
     return safe

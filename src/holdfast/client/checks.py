@@ -13,13 +13,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
+from datetime import datetime, timedelta
+from typing import SupportsFloat, TypeAlias
 
 from .errors import BadRequest
 from .resp import Arg, to_text
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 """What a job carries: bytes of any kind, or text, which is sent as UTF-8."""
+
+Seconds: TypeAlias = "float | timedelta"
+"""A length of time: a number of seconds, or a timedelta."""
 
 
 def name(queue: str) -> str:
@@ -105,15 +109,34 @@ def timeout_ms(seconds: float | None) -> int:
     return max(1, milliseconds)
 
 
-def rounded_up(what: str, value: float, times: int = 1) -> int:
-    """A number of seconds, in whole parts of `times` to the second."""
+def seconds(what: str, value: Seconds) -> float:
+    """A length of time as a number of seconds."""
     given: object = value
-    try:
-        is_number = not isinstance(given, bool) and math.isfinite(value)
-    except TypeError:
-        is_number = None
-    if is_number is None or isinstance(given, bool):
-        raise TypeError(f"{what} is a number of seconds, not {kind(given)}")
-    if not is_number:
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if isinstance(given, bool) or not isinstance(given, int | float | SupportsFloat):
+        raise TypeError(f"{what} is a number of seconds or a timedelta, not {kind(given)}")
+    number = float(given)
+    if not math.isfinite(number):
         raise BadRequest(f"{what} is not a number of seconds")
-    return math.ceil(value * times)
+    return number
+
+
+def rounded_up(what: str, value: Seconds, times: int = 1) -> int:
+    """A length of time in whole parts of `times` to the second."""
+    return math.ceil(seconds(what, value) * times)
+
+
+def unix_seconds(what: str, value: float | datetime) -> int:
+    """A point in time. A datetime must say in which zone it is meant: a worker may run in another one."""
+    given: object = value
+    if isinstance(given, timedelta):
+        raise TypeError(f"{what} is a point in time, not a timedelta: use delay")
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise TypeError(f"{what} is a datetime without a zone: give it one, as in datetime.now(timezone.utc)")
+        return math.ceil(given.timestamp())
+    try:
+        return rounded_up(what, value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{what} is unix seconds or a datetime, not {kind(given)}") from None

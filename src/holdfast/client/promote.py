@@ -99,6 +99,8 @@ def options_of(view: JobView) -> AddOptions:
     more = view.more
     if view.state == "active" and view.next_requeue_ms and "token" not in more and view.delay:
         options["delay"] = min(view.next_requeue_ms / 1000, max(0, view.ttl - 1))
+    if "onexpire" in more:
+        options["on_expire"] = "dead" if values.text(more["onexpire"]) == "dead" else "drop"
     if "priority" in more:
         options["priority"] = values.whole(more["priority"])
     if "unique" in more:
