@@ -10,9 +10,9 @@
 Two modes. *Manual* (the usual one): jobs stay in the queue until `drain()`. *Inline* (`with kit.inline():`): `add` runs
 the task at once and raises what it raises, for tests that don't care about the queue.
 
-The clock stands until you move it: `kit.clock.advance(60)`. Delays, retries, leases and time to live follow it, so a
-retry after an hour is tested in a millisecond. The node is the real one, so what is refused, counted or dead here is so
-in production.
+The clock stands until you move it: `kit.clock.advance(60)`. Delays, retries, leases, rates, schedules and time to live
+follow it, so a retry after an hour is tested in a millisecond. The node is the real one, so what is refused, counted or
+dead here is so in production.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
@@ -44,7 +44,9 @@ LEASE_S: Final = 30.0
 JOBS_MAX: Final = 10_000
 """Jobs in one `drain`. A task that adds itself again would else go on for ever."""
 ROUNDS_MAX: Final = 1000
-"""How often `settle` moves the clock before it says that there is no end to it."""
+"""How often `settle` moves the clock without a job that ends, before it says that there is no end to it."""
+HELD_MAX: Final = 100
+"""Queued jobs that `settle` asks what holds them back, when nothing can be run."""
 
 
 class Clock:
@@ -53,12 +55,16 @@ class Clock:
     def __init__(self) -> None:
         self.now_ms = START_MS
         self._local: Local | None = None
+        self._coming: Callable[[], float | None] = lambda: None
 
     def __call__(self) -> int:
         return self.now_ms
 
-    def attach(self, local: Local) -> None:
+    def attach(self, local: Local, coming: Callable[[], float | None]) -> None:
+        """`coming` says when a schedule adds its next job, in unix seconds: a clock that jumped over that would have
+        missed it, as a cluster that was down."""
         self._local = local
+        self._coming = coming
 
     @property
     def now(self) -> float:
@@ -66,8 +72,14 @@ class Clock:
         return self.now_ms / 1000
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass. What becomes due in it happens."""
-        self.now_ms += max(0, round(seconds * 1000))
+        """Let so much time pass. What becomes due in it happens, each schedule at each of its times."""
+        until = self.now_ms + max(0, round(seconds * 1000))
+        while (coming := self._coming()) is not None and self.now_ms < coming * 1000 <= until:
+            self._move(round(coming * 1000))
+        self._move(until)
+
+    def _move(self, now_ms: int) -> None:
+        self.now_ms = now_ms
         if self._local is not None:
             self._local.nudge()
 
@@ -112,9 +124,9 @@ class Kit:
         self.chaos: Chaos | None = None
         # Chance is the same each time, too: ids, and the jitter of retries.
         self._local = Local(None, self.clock, wall_ms=self.clock, random_bytes=random.Random(START_MS).randbytes)
-        self.clock.attach(self._local)
         self._loopback = SyncLoopback(self._local)
         self.queue = Queue(self._loopback)
+        self.clock.attach(self._local, self._coming)
         app.bind(self.queue)
 
     def close(self) -> None:
@@ -206,15 +218,36 @@ class Kit:
         return ran
 
     def settle(self, *queues: str) -> list[Ran]:
-        """Drain, and move the clock to whatever comes next (a retry, a delay, a lease), until nothing is left."""
+        """Drain, and move the clock to whatever comes next (a retry, a delay, a lease, the next token of a rate), until
+        nothing is left. Jobs of schedules are not waited for: they have no end."""
         ran = self.drain(*queues)
-        for _ in range(ROUNDS_MAX):
-            waits = [each.delay for each in self.pending() if not queues or each.queue in queues]
-            if not waits:
-                return ran
-            self.clock.advance(min(waits) + 0.001)
-            ran += self.drain(*queues)
-        raise AssertionError(f"there is no end to it: after {ROUNDS_MAX} rounds jobs are still waiting")
+        idle = 0
+        while waiting := [each for each in self.pending() if not queues or each.queue in queues]:
+            self.clock.advance(self._until_next(waiting) + 0.001)
+            new = self.drain(*queues)
+            ran += new
+            idle = 0 if any(each.kind in ("done", "dead") for each in new) else idle + 1
+            if idle > ROUNDS_MAX or len(ran) > JOBS_MAX:
+                raise AssertionError(f"there is no end to it: {len(ran)} runs, and {len(waiting)} jobs still wait")
+        return ran
+
+    def _until_next(self, waiting: list[Pending]) -> float:
+        """Seconds until one of them may run. A job that is queued and was not run is held back: by a rate, which says
+        until when, or by something that does not end by itself."""
+        found = [each.delay for each in waiting if each.delay > 0]
+        held = [each for each in waiting if each.delay == 0][:HELD_MAX]
+        said = [why for each in held if (why := self.queue.explain(each.id)) is not None]
+        for why in said:
+            times = [reason.ms_until for reason in why.reasons]
+            found += [max(0.001, ms / 1000) for ms in times if ms is not None]
+        if not found:
+            words = said[0].summary if said else "nobody knows why"
+            raise AssertionError(f"{len(waiting)} jobs wait, and no time will change that: {waiting[0].id}: {words}")
+        return min(found)
+
+    def _coming(self) -> float | None:
+        """When the next job of a schedule is added."""
+        return min((each.next_s for each in self.queue.schedules() if each.next_s is not None), default=None)
 
     def _next(self, queues: tuple[str, ...]) -> RunningJob | None:
         names = queues or tuple(dict.fromkeys([*self.app.queues, *self.queue.queues()]))

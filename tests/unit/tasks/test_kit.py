@@ -194,3 +194,49 @@ def test_a_failing_test_shows_the_seed(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest("-p", "holdfast.testing.pytest_plugin")
     result.stdout.fnmatch_lines(["*chaos*", "Chaos(*, drop_acks=0.5); HOLDFAST_CHAOS_SEED=* plays it again"])
+
+
+def test_settle_waits_for_the_tokens_of_a_rate(
+    holdfast_app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]
+) -> None:
+    """Ten jobs of a domain that lets one out per second: nine seconds, and no round in which nothing can be done."""
+    kit = holdfast_kit(holdfast_app)
+    calls: list[float] = []
+
+    @holdfast_app.task(queue="calls", domain="api")
+    def call(number: int) -> None:
+        calls.append(kit.clock.now)
+
+    kit.queue.limit("api", rate="1/s", burst=1)
+    for number in range(10):
+        call.add(number)
+    assert [each.kind for each in kit.settle()] == ["done"] * 10
+    assert 8.9 < calls[-1] - calls[0] < 10.1
+
+
+def test_settle_says_what_no_time_will_change(
+    holdfast_app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]
+) -> None:
+    kit = holdfast_kit(holdfast_app)
+    task = holdfast_app.task(queue="q", name="t")(lambda: None)
+    task.add()
+    kit.queue.pause("q", "out")
+    with pytest.raises(AssertionError, match=r"1 jobs wait, and no time will change that.*paused"):
+        kit.settle()
+
+
+def test_a_schedule_runs_at_each_of_its_times(
+    holdfast_app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]
+) -> None:
+    """A day is jumped over, and each hour has its job: none is missed as if the cluster had been down."""
+    kit = holdfast_kit(holdfast_app)
+    ticks: list[int] = []
+
+    @holdfast_app.task(queue="ticks", cron="0 * * * *")
+    def tick() -> None:
+        ticks.append(1)
+
+    assert holdfast_app.schedule_all() == 1 and holdfast_app.schedule_all() == 1
+    kit.clock.advance(86_400)
+    assert len(kit.drain()) == len(ticks) == 24
+    assert kit.settle() == []
