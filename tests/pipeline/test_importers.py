@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cluster_harness import free_ports, until
 
+import holdfast
 from holdfast.pipeline.importers.bring import Wanted, bring
 from holdfast.pipeline.importers.bullmq import bullmq
-from holdfast.pipeline.importers.celery import celery
+from holdfast.pipeline.importers.celery import call_of, celery
 from holdfast.pipeline.importers.disque import disque
 from holdfast.pipeline.importers.found import Found, Unreadable
 from holdfast.pipeline.importers.rq import rq
 from holdfast.pipeline.importers.sidekiq import resque, sidekiq
 from holdfast.pipeline.nodes import Nodes
+from holdfast.tasks.running import RunningJob, prepare, run_sync
 
 if TYPE_CHECKING:
     from cluster_harness import Cluster
@@ -170,15 +172,32 @@ def test_rq(nodes: Cluster, server: str, source: Redis) -> None:
 def test_celery(nodes: Cluster, server: str, source: Redis) -> None:
     pytest.importorskip("celery")
     write(sys.executable, str(WRITERS / "celery_jobs.py"), server)
-    jobs = by_id(celery(source))
+    jobs = by_id(each for each in celery(source) if isinstance(each, Found))
     assert {name: (job.queue, job.state) for name, job in jobs.items()} == {
         "first": ("celery", "waiting"), "second": ("celery", "waiting"), "hurried": ("celery", "waiting"),
         "later": ("celery", "scheduled"), "slow": ("slow", "running")}
     assert [name for name in jobs if name in ("first", "second")] == ["first", "second"]
-    assert json.loads(jobs["second"].body)[0] == ["b"] and jobs["second"].headers["task"] == "shop.mail"
+    assert json.loads(jobs["second"].body) == {"task": "shop.mail", "args": ["b"], "kwargs": {}}
+    assert jobs["second"].headers["task"] == "shop.mail"
     assert jobs["later"].at == pytest.approx(time.time() + 3600, abs=120)
     brought = bring_over(nodes, celery, source)
-    assert brought.queues == {"celery": 4} and brought.left == {"running": 1}
+    assert brought.queues == {"celery": 4} and brought.left == {"running": 1} and brought.tasks == {"shop.mail": 4}
+    (words,) = brought.examples
+    assert "has callbacks, which nothing here would run: shop.log, shop.slow" in words
+    done: list[str] = []
+    app = holdfast.App(f"holdfast://127.0.0.1:{nodes[0].port}")
+    app.task(name="shop.mail")(done.append)
+    for _ in range(3):
+        running = RunningJob(app.queue.next("celery", timeout=20).entry, None)
+        assert prepare(app, running) is None and run_sync(app, running).kind == "done"
+    assert sorted(done) == ["a", "b", "c"]
+    app.close()
+
+
+def test_a_call_of_celery_that_is_no_json_is_left_with_words() -> None:
+    kind = "application/x-python-serialize"
+    with pytest.raises(ValueError, match=rf"the arguments of shop.mail \(x\) are {kind}, not JSON"):
+        call_of({"task": "shop.mail", "id": "x"}, kind, b"")
 
 
 def test_bullmq(nodes: Cluster, server: str, source: Redis, pytestconfig: pytest.Config) -> None:

@@ -114,6 +114,9 @@ def tell(system: str, brought: Brought, dry: bool) -> None:
     states = ", ".join(f"{count} {name}" for name, count in brought.added.items())
     if states:
         click.echo(f"of these: {states}")
+    if brought.tasks:
+        named = ", ".join(f"{name} ({count:,})" for name, count in brought.tasks.most_common())
+        click.echo(f"a worker runs them if its app has tasks of these names: {named}")
     for name, count in brought.left.items():
         how = "--dead-queue NAME brings them" if name == "dead" else "--running brings them"
         click.echo(f"left where they are: {count} {name} ({how})")

@@ -20,7 +20,13 @@ def slow() -> None:
     raise AssertionError("never run here")
 
 
+@app.task(name="shop.log")
+def log() -> None:
+    raise AssertionError("never run here")
+
+
 mail.apply_async(("a",), task_id="first")
+mail.apply_async(("linked",), task_id="linked", link=[log.si(), slow.si()])
 mail.apply_async(("b",), task_id="second")
 mail.apply_async(("c",), task_id="hurried", priority=3)
 mail.apply_async(("d",), task_id="later", countdown=3600)

@@ -54,6 +54,8 @@ class Brought:
     added: Counter[str] = field(default_factory=Counter)
     """By state there."""
     queues: Counter[str] = field(default_factory=Counter)
+    tasks: Counter[str] = field(default_factory=Counter)
+    """By the name of the task that they call, where the other system has such."""
     left: Counter[str] = field(default_factory=Counter)
     removed: int = 0
     unreadable: int = 0
@@ -73,6 +75,8 @@ def bring(
         for job in window:
             brought.added[job.state] += 1
             brought.queues[queue_of(job, wanted)] += 1
+            if "task" in job.headers:
+                brought.tasks[job.headers["task"]] += 1
         if wanted.remove and adder is not None and source is not None:
             brought.removed += take_out(source, window)
         tell(brought)

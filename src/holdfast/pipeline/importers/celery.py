@@ -5,7 +5,10 @@
     unacked, unacked_index        messages that a worker holds, among them those with an eta or a countdown
 
 A message is {"body": base64, "headers": {"task", "id", "eta", "retries", …}, "properties": {"priority",
-"delivery_info": {"routing_key"}, "body_encoding"}}. The body stays as Celery's own serializer wrote it.
+"delivery_info": {"routing_key"}, "body_encoding"}}. The body is [args, kwargs, embed] as JSON, and becomes that of a
+task here: a worker runs it whose app has a task of that name. What no worker here could do as it was meant is left
+where it is, with words: arguments that are a pickle, and jobs with callbacks, of which nothing here would run the
+rest.
 """
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 SEPARATOR: Final = "\x06\x16"
+CALLBACKS: Final = ("callbacks", "errbacks", "chain", "chord")
 
 
 def celery(redis: Redis, namespace: str = "") -> Iterator[Found | Unreadable]:
@@ -40,6 +44,28 @@ def celery(redis: Redis, namespace: str = "") -> Iterator[Found | Unreadable]:
     held = f"{namespace}unacked"
     for tag, raw in redis.hscan_iter(held):
         yield parsed(raw, held, lambda tag=tag, raw=raw: unacked_of(tag, raw, held))
+
+
+def call_of(headers: dict[str, Any], kind: str, data: bytes) -> bytes:
+    """The call in a message as the body of a task. `ValueError` with words if it cannot be one."""
+    name = f"{headers['task']} ({headers['id']})"
+    if kind != "application/json":
+        raise ValueError(f"the arguments of {name} are {kind}, not JSON: let a worker of Celery do it")
+    args, kwargs, embed = json.loads(data)
+    further = [each for part in CALLBACKS for each in names_of((embed or {}).get(part))]
+    if further:
+        raise ValueError(
+            f"{name} has callbacks, which nothing here would run: {', '.join(further)}. Let a worker of Celery do it; "
+            "docs/how-to/do-something-when-all-are-done.md is for the next ones"
+        )
+    return json.dumps({"task": headers["task"], "args": args, "kwargs": kwargs}, ensure_ascii=False).encode()
+
+
+def names_of(signature: Any) -> list[str]:
+    """The tasks in what is to be called afterwards: one signature, or a list of them."""
+    if isinstance(signature, list):
+        return [name for each in signature for name in names_of(each)]
+    return [str(signature.get("task"))] if isinstance(signature, dict) else []
 
 
 def unacked_of(tag: bytes, raw: bytes, key: str) -> Found:
@@ -62,7 +88,8 @@ def message_of(raw: bytes, key: str, value: bytes, queue: str, state: str) -> Fo
         state = RETRYING if retries else SCHEDULED
     priority = properties.get("priority")
     return Found(
-        "celery", str(headers["id"]), queue or str(properties["delivery_info"]["routing_key"]), data, state, at,
+        "celery", str(headers["id"]), queue or str(properties["delivery_info"]["routing_key"]),
+        call_of(headers, str(message.get("content-type")), data), state, at,
         None if not priority else min(9, max(0, 9 - int(priority))), retries, "",
         named({"task": headers["task"], "root-id": headers.get("root_id"), "parent-id": headers.get("parent_id"),
                "content-type": message.get("content-type"), "retries": retries or None}),
