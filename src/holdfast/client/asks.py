@@ -274,7 +274,8 @@ def cancel(job_id: str) -> Ask[Cancelled]:
 
 def wait(ids: Sequence[str], timeout: float | None, is_any: bool) -> Ask[list[Waited]]:
     """WAITJOB → what became of each."""
-    argv: list[Arg] = ["WAITJOB", *ids, "TIMEOUT", checks.timeout_ms(timeout), "ANY" if is_any else "ALL"]
+    how: list[Arg] = ["NOHANG"] if timeout == 0 else ["TIMEOUT", checks.timeout_ms(timeout)]
+    argv: list[Arg] = ["WAITJOB", *ids, *how, "ANY" if is_any else "ALL"]
     return Ask(argv, values.waited, timeout, again=True, jobs=tuple(ids))
 
 

@@ -14,17 +14,19 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from holdfast import doors
-from holdfast.client import checks
+from holdfast.client import adding, checks
 from holdfast.client.adding import AddOptions
+from holdfast.client.checks import Seconds
 from holdfast.client.errors import BadRequest
 from holdfast.client.queue import AsyncQueue, Queue
 
+from . import habits
 from .bodies import Codec
 from .middleware import Middleware
-from .task import AnyTask, AsyncTask, BaseTask, Key, P, R, Task, no_lambda
+from .task import Added, AnyTask, AsyncTask, BaseTask, Key, P, R, Task, no_lambda
 
 Inline = Callable[[AnyTask, tuple[Any, ...], dict[str, Any], AddOptions], str]
 
@@ -46,7 +48,8 @@ class App:
 
     def __init__(
         self, url: str | None = None, *, queue: str = "default", codec: Codec = "json",
-        middleware: Sequence[Middleware] = (), retries: int | None = 3, backoff: float | tuple[float, float] = 5.0,
+        middleware: Sequence[Middleware] = (), retries: int | None = 3,
+        backoff: Seconds | tuple[Seconds, Seconds] = 5.0,
     ) -> None:
         """
         url         where the jobs are; else the variable HOLDFAST_URL, else `memory:`
@@ -131,18 +134,22 @@ class App:
     @overload
     def task(
         self, *, name: str | None = None, queue: str | None = None, retries: int | None = -1,
-        backoff: float | tuple[float, float] | None = None, timeout: float | None = None,
-        unique: bool | Key = False, group: Key | None = None, domain: Key | None = None, tenant: Key | None = None,
-        priority: int | None = None, cron: str = "", zone: str = "", ttl: float | None = None, raw: bool = False,
-        result: bool = False, runs_in: Literal["thread", "process"] = "thread",
+        backoff: Seconds | tuple[Seconds, Seconds] | None = None, timeout: Seconds | None = None,
+        unique: bool | Key = False, window: Seconds | None = None, group: Key | None = None,
+        domain: Key | None = None, tenant: Key | None = None, priority: int | None = None, cron: str = "",
+        zone: str = "", ttl: Seconds | None = None, on_expire: Literal["dead", "drop"] = "dead",
+        retry: Seconds | None = None, sync: int | None = None, raw: bool = False, result: bool = False,
+        runs_in: Literal["thread", "process"] = "thread",
     ) -> Decorator: ...
 
     def task(  # type: ignore[misc]  # the third has no function, and here it may be missing
         self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str | None = None,
-        retries: int | None = -1, backoff: float | tuple[float, float] | None = None, timeout: float | None = None,
-        unique: bool | Key = False, group: Key | None = None, domain: Key | None = None, tenant: Key | None = None,
-        priority: int | None = None, cron: str = "", zone: str = "", ttl: float | None = None, raw: bool = False,
-        result: bool = False, runs_in: Literal["thread", "process"] = "thread",
+        retries: int | None = -1, backoff: Seconds | tuple[Seconds, Seconds] | None = None,
+        timeout: Seconds | None = None, unique: bool | Key = False, window: Seconds | None = None,
+        group: Key | None = None, domain: Key | None = None, tenant: Key | None = None, priority: int | None = None,
+        cron: str = "", zone: str = "", ttl: Seconds | None = None, on_expire: Literal["dead", "drop"] = "dead",
+        retry: Seconds | None = None, sync: int | None = None, raw: bool = False, result: bool = False,
+        runs_in: Literal["thread", "process"] = "thread", **strange: Any,
     ) -> Any:
         """Make a task of a function.
 
@@ -155,16 +162,27 @@ class App:
         group, domain, tenant   keys, or functions of the arguments that make them
         priority  0 to 9, 9 first
         cron      add a job without arguments at these times; zone: in which time zone
-        ttl       seconds until a job is dropped, done or not
+        ttl       seconds until the time of a job is over, done or not; None: never, unless its queue says when
+        on_expire what becomes of it then: "dead", it goes to the dead letters with the cause `expired`, or "drop"
+        retry     seconds after which a job is handed out again if nothing is heard of whoever has it; a worker says how
+                  long it has a job itself (--lease); 0: at most once
+        window    seconds for which a unique key stays taken even if the job has ended
+        sync      answer `add` when so many nodes have the job, the others follow
         raw       its one argument is the body of the job, as bytes; it gets every job of its queue
         result    True: that it is done is kept for `wait` even if it returns None
         runs_in   "process": in a process of its own, which a time limit or a cancel can end at any point
         """
         if runs_in not in ("thread", "process"):
             raise BadRequest(f"a task runs in a \"thread\" or a \"process\", not in {runs_in!r}")
-        if timeout is not None and timeout <= 0:
+        if strange:
+            names = ", ".join(strange)
+            raise TypeError(f"app.task() has no option {names}{habits.hint_for(strange)}")
+        limit = None if timeout is None else checks.seconds("timeout", timeout)
+        if limit is not None and limit <= 0:
             raise BadRequest(f"timeout is how many seconds a run may take, more than {timeout!r}; None: any time")
-        options: AddOptions = {}
+        if window is not None and not unique:
+            raise BadRequest("window says how long a unique key stays taken, and there is none: unique=True")
+        options: AddOptions = {"ttl": ttl, "on_expire": on_expire}
         again = self._retries if retries == -1 else retries
         if again is not None and checks.count("retries", again) < 0:
             raise BadRequest(f"retries is 0 or more, or None for ever, not {again}")
@@ -173,8 +191,13 @@ class App:
             options["backoff"] = self._backoff if backoff is None else backoff
         if priority is not None:
             options["priority"] = priority
-        if ttl is not None:
-            options["ttl"] = ttl
+        if window is not None:
+            options["window"] = window
+        if retry is not None:
+            options["retry"] = retry
+        if sync is not None:
+            options["sync"] = sync
+        adding.words(options)  # says so here if one of them cannot be
         named = {"unique": unique, "group": group, "domain": domain, "tenant": tenant}
         keys: dict[str, Key] = {
             what: key for what, key in named.items() if key is not None and not isinstance(key, bool)
@@ -187,7 +210,7 @@ class App:
             kind = AsyncTask if is_async else Task
             made: BaseTask[Any, Any] = kind(
                 self, function, name=found, queue=queue or self._default_queue, options=options, keys=keys,
-                unique=unique is True, timeout=timeout, is_async=is_async, is_raw=raw, keeps_none=result,
+                unique=unique is True, timeout=limit, is_async=is_async, is_raw=raw, keeps_none=result,
                 runs_in_process=runs_in == "process", cron=cron, zone=zone,
             )
             self._register(made)
@@ -211,8 +234,20 @@ class App:
                 raise BadRequest(f"{taken.name} gets every job of {task.queue!r} already: raw tasks have a queue each")
         self.tasks[task.name] = task
 
+    def job(self, job_id: str) -> Added[Any]:
+        """The job of an id that was kept: its state, its result, why it does not run; and it can be cancelled."""
+        if not isinstance(job_id, str):
+            raise TypeError(f"the id of a job is a str, not {checks.kind(job_id)}")
+        return Added(job_id, self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise habits.no_such("holdfast.App", name, "app")
+
     def schedule_all(self) -> int:
-        """Tell the cluster when to add the jobs of tasks with `cron`. A worker does so when it starts."""
+        """Tell the cluster when to add the jobs of tasks with `cron`. A worker does so when it starts; a test, or a
+        program that has no worker, calls it. Said again it changes nothing. Returns how many there are."""
         count = 0
         for task in self.tasks.values():
             if task.cron:

@@ -21,6 +21,9 @@ from holdfast.client.errors import BadRequest
 
 Codec: TypeAlias = Literal["json", "msgpack"]
 
+RESULT_BYTES_MAX: Final = 64 * 1024
+"""Of what a task returned, as it is written: what a node keeps (core/limits.py)."""
+
 
 class Envelope(msgspec.Struct, omit_defaults=True):
     """A call that has not been made yet."""

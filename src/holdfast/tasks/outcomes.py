@@ -11,11 +11,15 @@ from outside, and a handler may catch them to tidy up: `TimeLimit` and `Cancelle
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from holdfast.client.errors import Error
 from holdfast.client.jobs import said
+
+TRACE_CHARS_MAX: Final = 4000
+"""Of a traceback, what is told to the node: its end, where the exception was raised. It keeps four kilobytes."""
 
 
 class Retry(Exception):
@@ -32,6 +36,10 @@ class Discard(Exception):
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "discarded")
+
+
+class BadResult(Discard):
+    """The task has done its work, and what it returned cannot be kept as a result. To run it again would not help."""
 
 
 class Snooze(Exception):
@@ -70,6 +78,15 @@ class Outcome:
     after: float | None = None
     throttled: bool = False
     exception: BaseException | None = None
+
+    def said(self) -> str:
+        """What the node keeps of a failure: the error in a line and, where it is a fault and nothing that was said on
+        purpose, the end of the traceback."""
+        error = self.exception
+        if error is None or isinstance(error, Retry | Discard | TimeLimit):
+            return self.error
+        lines = "".join(traceback.format_exception(error)).rstrip()
+        return f"{self.error}\n{lines[-TRACE_CHARS_MAX:]}"
 
 
 def of_exception(error: BaseException) -> Outcome:

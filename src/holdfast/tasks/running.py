@@ -16,7 +16,7 @@ from holdfast.client.delivery import Delivery, Entry
 from holdfast.client.errors import BadRequest
 
 from . import bodies
-from .outcomes import Cancelled, Outcome, TimeLimit, of_exception
+from .outcomes import BadResult, Cancelled, Outcome, TimeLimit, of_exception
 
 if TYPE_CHECKING:
     from .app import App
@@ -148,10 +148,20 @@ async def run_async(app: App, job: RunningJob) -> Outcome:
 
 
 def result_of(app: App, task: AnyTask, value: Any) -> bytes | None:
-    """What is kept for those who wait; None: nothing."""
+    """What is kept for those who wait; None: nothing. `BadResult`: it cannot be, and it would be no other if the task
+    ran once more."""
     if value is None:
         return b"" if task.keeps_none else None
-    return bodies.write_value(app.codec, value)
+    try:
+        result = bodies.write_value(app.codec, value)
+    except TypeError as error:
+        raise BadResult(f"{task.name}: {error}") from None
+    if len(result) > bodies.RESULT_BYTES_MAX:
+        raise BadResult(
+            f"what {task.name} returned has {len(result)} bytes, and a result has {bodies.RESULT_BYTES_MAX} at most: "
+            "keep it elsewhere, and return where it is"
+        )
+    return result
 
 
 async def _within(seconds: float, work: Any) -> Any:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, Typ
 
 from holdfast.client import adding, checks
 from holdfast.client.adding import ADD_OPTIONS, AddOptions
+from holdfast.client.asks import Cancelled
 from holdfast.client.errors import BadRequest
-from holdfast.client.values import AddedId, Waited
+from holdfast.client.values import AddedId, Ending, Explanation, Waited
 
-from . import bodies
+from . import bodies, habits
 from .outcomes import TaskFailed
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ ADD_MANY_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Added(Generic[R]):
-    """A job that was added, and what will become of it."""
+    """A job that was added, and what will become of it. `app.job(id)` makes one of an id that was kept."""
 
     id: str
     app: App = field(repr=False, compare=False)
@@ -50,6 +51,34 @@ class Added(Generic[R]):
     def copies(self) -> int | None:
         """How many nodes held the job when it was added; None unless the task has the option `say_copies`."""
         return self.id.copies if isinstance(self.id, AddedId) else None
+
+    def state(self) -> Ending:
+        """How it is with it now, at whichever node: waiting, done, dead, expired, deleted or unknown."""
+        return self.app.queue.wait(self.id, timeout=0)[0].state
+
+    async def astate(self) -> Ending:
+        """The same for asyncio."""
+        return (await (await self.app.aqueue()).wait(self.id, timeout=0))[0].state
+
+    def cancel(self) -> Cancelled:
+        """Don't do it. "cancelled": it waited; "asked": its handler will be stopped; "unknown": it is not there."""
+        return self.app.queue.cancel(self.id)
+
+    async def acancel(self) -> Cancelled:
+        """The same for asyncio."""
+        return await (await self.app.aqueue()).cancel(self.id)
+
+    def explain(self) -> Explanation | None:
+        """Why it does not run, or why it ran twice; None if nobody knows it."""
+        return self.app.queue.explain(self.id)
+
+    async def aexplain(self) -> Explanation | None:
+        """The same for asyncio."""
+        return await (await self.app.aqueue()).explain(self.id)
+
+    def result(self) -> R:
+        """What the task returned, if it is done. `TimeoutError`: not yet; `TaskFailed`: it never will."""
+        return self.wait(0)
 
     def wait(self, timeout: float | None = None) -> R:
         """What the task returned. `TimeoutError`: not yet; `TaskFailed`: it never will."""
@@ -69,7 +98,7 @@ class Added(Generic[R]):
                 f"nobody knows job {self.id}: it ended and left no result (see result=True), or never was"
             )
         words = waited.result.decode("utf-8", "replace") if waited.result else ""
-        raise TaskFailed(f"job {self.id} is {waited.state} {words}".rstrip())
+        raise TaskFailed(f"job {self.id} is {waited.state}: {words}" if words else f"job {self.id} is {waited.state}")
 
 
 class AnyTask:
@@ -169,6 +198,8 @@ class BaseTask(AnyTask, Generic[P, R]):
 
     def using(self, *, queue: str | None = None, **options: Unpack[AddOptions]) -> BaseTask[P, R]:
         """This task with other options, for the next `add`."""
+        if hint := habits.hint_for(options):
+            raise TypeError(f"using() has no such option{hint}")
         checks.known("using", options, ADD_OPTIONS)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -204,7 +235,21 @@ class BaseTask(AnyTask, Generic[P, R]):
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{self.name} cannot be called so: {error}") from None
+                raise TypeError(f"{self.name} cannot be called so: {error}{self._meant(kwargs)}") from None
+
+    def _meant(self, kwargs: Iterable[str]) -> str:
+        """Where an option of the job stands among the arguments of the call."""
+        options = [habits.OPTIONS.get(name, name) for name in kwargs]
+        meant = [name for name in options if name in ADD_OPTIONS]
+        if not meant:
+            return ""
+        said = ", ".join(f"{name}=…" for name in meant)
+        return f"; what is said about the job goes into {self.name.rpartition('.')[2]}.using({said}).add(…)"
+
+    if not TYPE_CHECKING:  # or every attribute would be right for a type checker
+
+        def __getattr__(self, name: str) -> Any:
+            raise habits.no_such("task", name, self.__dict__.get("name", "it"))
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AddOptions:
         self._check(args, kwargs)

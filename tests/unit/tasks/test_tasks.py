@@ -7,12 +7,15 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.client.adding import AddOptions
+from holdfast.client.errors import BadRequest
+from holdfast.core import limits
 from holdfast.tasks import bodies
 from holdfast.tasks.outcomes import Outcome
 from holdfast.testing.kit import Kit
@@ -293,7 +296,7 @@ def test_waiting_for_a_result(app: holdfast.App, holdfast_kit: Callable[[holdfas
     good, bad, none = work.add(1), work.add(-1), quiet.add()
     kit.drain()
     assert good.wait(1) == 2
-    with pytest.raises(holdfast.TaskFailed, match="dead ValueError: negative"):
+    with pytest.raises(holdfast.TaskFailed, match="dead: ValueError: negative"):
         bad.wait(1)
     with pytest.raises(holdfast.TaskFailed, match="result=True"):
         none.wait(1)
@@ -437,3 +440,148 @@ def test_what_a_task_cannot_be_is_said_when_it_is_made() -> None:
         task.using(dely=5)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"add_many takes calls"):
         task.add_many([1, 2])  # type: ignore[list-item]
+
+
+def test_a_task_does_not_expire_unless_told(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    """A backlog over a long holiday is still there; one with a time of its own is found among the dead."""
+    kit = holdfast_kit(app)
+    plain = app.task(name="plain", queue="slow")(nothing)
+    short = app.task(name="short", queue="slow", ttl=timedelta(hours=2), on_expire="dead")(nothing)
+    gone = app.task(name="gone", queue="slow", ttl=60, on_expire="drop")(nothing)
+    for task in (plain, short, gone):
+        task.add()
+    kit.clock.advance(3 * 3600)
+    assert [each.task for each in kit.pending()] == ["plain"]
+    (dead,) = kit.queue.dead()
+    assert (dead.cause, dead.error) == ("expired", "its time was over before it was done")
+    with pytest.raises(holdfast.TaskFailed, match="is dead: its time was over"):
+        app.job(dead.id).result()
+    kit.clock.advance(90 * 86_400)
+    assert [each.task for each in kit.pending()] == ["plain"] and kit.queue.dead() == []
+
+
+def test_a_queue_says_how_long_tasks_live(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    kit = holdfast_kit(app)
+    task = app.task(name="t", queue="q")(nothing)
+    kit.queue.configure("q", ttl=3600)
+    task.add()
+    task.using(ttl=7200).add()
+    task.using(delay=86_400).add()
+    lives = sorted(each.view.ttl for each in kit.pending())
+    assert lives == [3600, 7200, 86_400 + 3600], "a delayed job lives from the end of its delay"
+
+
+def test_times_are_timedeltas_and_datetimes(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    kit = holdfast_kit(app)
+    task = app.task(
+        name="t", retry=timedelta(minutes=2), backoff=(timedelta(seconds=1), timedelta(minutes=1)),
+        timeout=timedelta(seconds=5),
+    )(nothing)
+    task.using(delay=timedelta(days=60)).add()
+    task.using(at=datetime.fromtimestamp(kit.clock.now, UTC) + timedelta(days=400)).add()
+    assert sorted(round(each.delay / 86_400) for each in kit.pending()) == [60, 400]
+    assert {each.view.retry for each in kit.pending()} == {120} and task.timeout == 5.0
+    app.queue.add("q", "x", delay=timedelta(hours=30), ttl=timedelta(days=3), retry=timedelta(seconds=9))
+    with pytest.raises(TypeError, match="a datetime without a zone"):
+        task.using(at=datetime(2030, 1, 1)).add()  # that is what is refused
+    with pytest.raises(TypeError, match="unix seconds or a datetime, not str"):
+        task.using(at="tomorrow").add()  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="delay is a number of seconds or a timedelta, not str"):
+        task.using(delay="1h").add()  # type: ignore[arg-type]
+
+
+def test_what_the_decorator_takes(app: holdfast.App) -> None:
+    task = app.task(name="t", retry=0, sync=1, unique=True, window=60)(nothing)
+    options = task.options_for((), {})
+    assert (options["retry"], options["sync"], options["window"], options["ttl"]) == (0, 1, 60, None)
+    with pytest.raises(BadRequest, match="window says how long a unique key stays taken"):
+        app.task(name="u", window=60)
+    with pytest.raises(TypeError, match="retry is a number of seconds"):
+        app.task(name="v", retry="soon")  # type: ignore[call-overload]
+
+
+def test_a_job_by_its_id(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    kit = holdfast_kit(app)
+    task = app.task(name="t", queue="q")(len)
+    done, waits = task.add("four"), task.using(delay=60).add("later")
+    kit.drain()
+    found = app.job(done.id)
+    assert found == done and found.state() == "done" and found.result() == 4
+    assert waits.state() == "waiting" and asyncio.run(waits.astate()) == "waiting"
+    with pytest.raises(TimeoutError):
+        waits.result()
+    why = waits.explain()
+    assert why is not None and why.reasons[0].code == "delayed"
+    assert waits.cancel() == "cancelled" and waits.state() in ("deleted", "unknown")
+    with pytest.raises(TypeError, match="the id of a job is a str, not int"):
+        app.job(3)  # type: ignore[arg-type]
+
+
+def test_who_comes_from_celery_is_told_where_things_went(app: holdfast.App) -> None:
+    task: Any = app.task(name="shop.send")(nothing)
+    hints = {"delay": r"send.add\(…\)", "apply_async": r"send.using\(delay=60\).add", "s": r"send.call"}
+    for name, hint in hints.items():
+        with pytest.raises(AttributeError, match=hint):
+            getattr(task, name)
+    with pytest.raises(AttributeError, match=r"no 'colour'$"):
+        task.colour  # noqa: B018
+    with pytest.raises(AttributeError, match=r"app\.job"):
+        app.AsyncResult  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(TypeError, match="delay in place of countdown"):
+        task.using(countdown=5)
+    with pytest.raises(TypeError, match="retries in place of max_retries"):
+        app.task(max_retries=3)  # type: ignore[call-overload]
+    strict: Any = app.task(name="shop.strict")(lambda to: None)
+    with pytest.raises(TypeError, match=r"goes into strict.using\(delay=…\).add"):
+        strict.add("ada", countdown=5)
+
+
+def test_a_result_that_cannot_be_kept_ends_the_job_once(
+    app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]
+) -> None:
+    """The work is done; to do it again would give the same. The one who waits is told what is wrong."""
+    kit = holdfast_kit(app)
+    runs: list[str] = []
+
+    @app.task(name="large", retries=5)
+    def large(size: int) -> str:
+        runs.append("large")
+        return "x" * size
+
+    @app.task(name="strange", retries=5)
+    def strange() -> object:
+        runs.append("strange")
+        return object()
+
+    fits, jobs = large.add(65_000), (large.add(70_000), strange.add())
+    kit.settle()
+    assert runs == ["large", "large", "strange"] and len(fits.wait(1)) == 65_000
+    told = ("70003 bytes, and a result has 65536 at most", "cannot be written as json")
+    for job, words in zip(jobs, told, strict=True):
+        with pytest.raises(holdfast.TaskFailed, match=words):
+            job.wait(1)
+    assert bodies.RESULT_BYTES_MAX == limits.RESULT_BYTES_MAX
+
+
+def test_where_it_failed_is_kept_with_the_job(app: holdfast.App, holdfast_kit: Callable[[holdfast.App], Kit]) -> None:
+    kit = holdfast_kit(app)
+
+    @app.task(name="fails", retries=1, backoff=1)
+    def fails() -> None:
+        raise ValueError("no such thing")
+
+    @app.task(name="meant", retries=0)
+    def meant() -> None:
+        raise holdfast.Discard("on purpose")
+
+    job, other = fails.add(), meant.add()
+    kit.settle()
+    assert {each.error for each in kit.queue.dead()} == {"ValueError: no such thing", "Discard: on purpose"}
+    view = kit.queue.show(job.id)
+    assert view is not None
+    trace = view.more["trace"].decode()  # type: ignore[union-attr]
+    assert trace.startswith("Traceback") and 'raise ValueError("no such thing")' in trace
+    why = job.explain()
+    assert why is not None and "where it failed:\nTraceback" in "\n".join(why.history)
+    told = kit.queue.show(other.id)
+    assert told is not None and "trace" not in told.more
