@@ -71,6 +71,30 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("CLI", "three ways to say where, no verbs, no help for a mistyped word", (
         "tests/unit/cli/test_commands.py", "tests/unit/cli/test_verbs.py", "tests/unit/client/test_doors.py")),
     ("states", "SHOW says active of everything", ("tests/unit/core/test_status.py",)),
+    ("7-B3", "a task that returns too much runs again and dies with an empty error", (
+        "tests/unit/tasks/test_tasks.py::test_a_result_that_cannot_be_kept_ends_the_job_once",
+        "tests/worker/test_health.py::test_what_the_node_does_not_take_is_not_done_again")),
+    ("7-B4", "a second batch of the same name within the hour: nothing complains", (
+        "tests/conformance/test_transcripts.py", "-k", "batches")),
+    ("7-B5", "Celery bodies are imported as they were, and killed at once", (
+        "tests/pipeline/test_importers.py", "-k", "celery")),
+    ("7-B6", "the test kit knows neither rates nor schedules", (
+        "tests/unit/tasks/test_kit.py", "-k", "settle or schedule")),
+    ("7-TTL", "tasks expire after a day, with only a counter to show", (
+        "tests/unit/tasks/test_tasks.py::test_a_task_does_not_expire_unless_told",
+        "tests/unit/tasks/test_tasks.py::test_a_queue_says_how_long_tasks_live",
+        "tests/sim/cluster/test_scenarios.py", "-k", "expire or dead or life or lives or task or queue_says")),
+    ("7-tasks", "no retry=, window=, sync=; no way from an id to a result; no datetime", (
+        "tests/unit/tasks/test_tasks.py::test_what_the_decorator_takes",
+        "tests/unit/tasks/test_tasks.py::test_a_job_by_its_id",
+        "tests/unit/tasks/test_tasks.py::test_times_are_timedeltas_and_datetimes")),
+    ("7-worker", "no line per job, no traceback with the job, no figures per task, a mistyped queue is silent", (
+        "tests/worker/test_health.py::test_each_job_that_ends_is_one_line",
+        "tests/worker/test_health.py::test_its_port_has_the_figures_of_each_task",
+        "tests/worker/test_health.py::test_a_queue_that_nobody_knows_is_told",
+        "tests/unit/tasks/test_tasks.py::test_where_it_failed_is_kept_with_the_job")),
+    ("7-habits", "none of .delay, .apply_async, countdown= gets a hint where it went", (
+        "tests/unit/tasks/test_tasks.py::test_who_comes_from_celery_is_told_where_things_went",)),
 ]
 
 

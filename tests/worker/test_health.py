@@ -4,12 +4,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,8 @@ import pytest
 from tests.proc.harness import Node, until
 
 import holdfast
-from holdfast.worker import Worker, WorkerOptions, runtime, slots
+from holdfast.tasks import bodies
+from holdfast.worker import Worker, WorkerOptions, figures, runtime, slots
 from holdfast.worker.health import HealthFile
 
 from .running import ROOT
@@ -201,4 +204,126 @@ def test_a_handler_that_fails_is_in_the_log_with_its_trace(caplog: pytest.LogCap
         "meant failed at attempt 1: Discard: no such printer",
     }
     assert [bool(told[each].exc_info) for each in sorted(told)] == [True, False, True]
+    app.close()
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The one line of each job that ended, without its id and its milliseconds."""
+    found = [each.message for each in caplog.records if hasattr(each, "outcome")]
+    return [re.sub(r" in \d+ ms", "", each.partition(": ")[2]) for each in found]
+
+
+def test_each_job_that_ends_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """What ran, how it ended, how long it took, at which attempt, and what becomes of it."""
+    caplog.set_level("INFO", "holdfast.worker")
+    app = holdfast.App("memory:", queue="work", retries=1, backoff=0)
+
+    @app.task(name="fine")
+    async def fine() -> None: ...
+
+    @app.task(name="fails")
+    def fails() -> None:
+        raise ValueError("out of paper")
+
+    @app.task(name="waits", backoff=3600)
+    def waits() -> None:
+        raise ValueError("out of ink")
+
+    @app.task(name="later")
+    async def later() -> None:
+        raise holdfast.Snooze(600)
+
+    @app.task(name="never")
+    async def never() -> None:
+        raise holdfast.Discard("no such printer")
+
+    with working(app) as worker:
+        for task in (fine, fails, waits, later, never):
+            task.add()
+        until(lambda: len(lines_of(caplog)) == 6)
+        assert worker.hands.counts.figures({}).tasks[0].queue == "work"
+    again = [each for each in lines_of(caplog) if each.startswith("waits")]
+    seconds = re.fullmatch(r"waits of work: failed, attempt 1, again in (\d+) s", again[0])
+    assert seconds and 1700 < int(seconds[1]) <= 3600
+    assert sorted(each for each in lines_of(caplog) if each not in again) == [
+        "fails of work: failed, attempt 1, again at once", "fails of work: failed, attempt 2, dead: attempts",
+        "fine of work: done, attempt 1", "later of work: released, attempt 1, again in 600 s",
+        "never of work: dead, attempt 1, dead: rejected",
+    ]
+    one = next(each for each in caplog.records if getattr(each, "outcome", "") == "done")
+    assert (one.task, one.queue, one.attempt) == ("fine", "work", 1)  # type: ignore[attr-defined]
+    app.close()
+
+
+def test_a_queue_that_nobody_knows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "holdfast.worker")
+    app = holdfast.App("memory:")
+    app.task(name="t", queue="mail")(print)
+    app.queue.add("invoices", "x")
+    with working(app, queues=("mial", "invoices", "mail")):
+        until(lambda: any(each.levelname == "WARNING" for each in caplog.records))
+    (said,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert said == (
+        "no task of this app names the queue 'mial', and there is none of that name yet: did you mean mail?"
+    )
+    app.close()
+
+
+def test_its_port_has_the_figures_of_each_task() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = holdfast.App("memory:", queue="work", retries=0)
+    app.task(name='odd "name"')(lambda: None)
+
+    @app.task(name="fails")
+    async def fails() -> None:
+        raise ValueError("no")
+
+    def page() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+            return str(reply.read().decode())
+
+    with working(app, health_port=port):
+        for _ in range(3):
+            app.tasks['odd "name"'].add()  # type: ignore[attr-defined]
+        fails.add()
+        until(lambda: 'outcome="failed"} 1' in page() and 'outcome="done"} 3' in page())
+        told = page()
+    for line in (
+        r'holdfast_worker_jobs_total{task="odd \"name\"",queue="work",outcome="done"} 3',
+        'holdfast_worker_jobs_total{task="fails",queue="work",outcome="failed"} 1',
+        'holdfast_worker_job_seconds_bucket{task="fails",queue="work",le="+Inf"} 1',
+        'holdfast_worker_job_seconds_count{task="fails",queue="work"} 1', "holdfast_worker_concurrency 10",
+    ):
+        assert line in told.splitlines(), told
+    app.close()
+
+
+def test_figures_of_several_processes_add_up() -> None:
+    one, two = figures.Counts(), figures.Counts()
+    one.note("t", "q", "done", 0.02)
+    two.note("t", "q", "done", 2.0)
+    two.note("t", "q", "failed", 0.001)
+    both = figures.total([one.figures({"running": 1}), figures.from_json(two.figures({"running": 2}).to_json())])
+    assert both.tasks[0].outcomes == {"done": 2, "failed": 1}
+    assert sum(both.tasks[0].counts) == 3 and both.now == {"running": 3}
+
+
+def test_what_the_node_does_not_take_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that keeps less of a result than the worker thinks: the job is dead, with words, and runs once."""
+    monkeypatch.setattr(bodies, "RESULT_BYTES_MAX", 1_000_000)
+    app = holdfast.App("memory:", retries=5, backoff=0)
+    runs: list[int] = []
+
+    @app.task(name="large")
+    async def large() -> str:
+        runs.append(1)
+        return "x" * 70_000
+
+    with working(app):
+        job = large.add()
+        with pytest.raises(holdfast.TaskFailed, match="its result was refused: RESULT must not exceed 65536 bytes"):
+            job.wait(20)
+    assert runs == [1]
     app.close()

@@ -116,7 +116,13 @@ def show_job(job_id: str, connect: str, as_json: bool) -> None:
                 best = {"status": "", **named(reply), "node": near}
     if best is None:
         fail("no node that can be reached knows this job", NOTHING)
-    show_one(best if as_json else {name: for_people(name, value) for name, value in best.items()}, as_json)
+    if as_json:
+        show_one(best, True)
+        return
+    trace = str(best.pop("trace", ""))
+    show_one({name: for_people(name, value) for name, value in best.items()}, False)
+    for line in trace.splitlines():
+        click.echo(visible(line))
 
 
 def for_people(name: str, value: Any) -> str:
@@ -164,7 +170,10 @@ def explain(job_id: str, connect: str, as_json: bool) -> None:
         until = f" (in {reason.ms_until / 1000:.1f} s)" if reason.ms_until is not None else ""
         click.echo(visible(f"  {reason.code}: {reason.words}{until}"))
     for line in found.history:
-        click.echo(visible(f"  · {line}"))
+        first, *further = line.splitlines()
+        click.echo(visible(f"  · {first}"))
+        for each in further:  # of a traceback
+            click.echo(visible(f"    {each}"))
 
 
 @click.command(epilog="""\b

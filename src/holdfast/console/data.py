@@ -49,6 +49,7 @@ SETTING_HINTS = {
     "paused": "none, in, out, all", "rate": "hand-outs, as in 10/s; none", "burst": "at once after a pause",
     "concurrency": "with workers at a time; 0: no bound", "attempts": "then a job is dead; 0: as it says itself",
     "backoff": "seconds, or first:most", "retention": "seconds dead jobs are kept; 0: as the node says",
+    "ttl": "seconds jobs live that do not say it; 0: a day", "onexpire": "drop, dead: whose time is over",
     "journal": "shared, own", "fsync": "default, always, adds, everysec, no",
 }
 
@@ -293,6 +294,6 @@ OF_A_JOB = {
     "failures": "failed attempts", "round": "sent back from the dead, times", "cause": "cause of death", "died": "died",
     "token": "token of its lease", "worker": "worker", "address": "address of the worker",
     "leased-ms": "with the worker for", "progress": "progress, of 1", "progress-text": "what the worker says of it",
-    "cancelled": "the worker was told to give up",
+    "cancelled": "the worker was told to give up", "onexpire": "if its time is over",
 }
 """Fields of SHOW in words for people; others go by their name."""

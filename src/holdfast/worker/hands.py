@@ -18,6 +18,8 @@ from typing import Final
 
 from holdfast.tasks.running import RunningJob
 
+from .figures import Counts
+
 AHEAD_S: Final = 0.25
 AHEAD_MAX: Final = 1000
 """Jobs fetched ahead. More would only be memory."""
@@ -40,6 +42,8 @@ class Hands:
         self.done = 0
         self.failed = 0
         self.lost = 0
+        self.counts = Counts()
+        """Jobs that were told, per task: by the teller alone."""
         self.released = 0
         self.room = threading.Event()
         """Set when a job has left, for a fetcher that waits."""

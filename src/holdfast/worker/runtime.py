@@ -30,8 +30,10 @@ from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob, prepare
 
 from .fetching import WAIT_S, Fetcher
+from .figures import Figures, exposition
 from .hands import Hands
 from .health import HealthFile, HealthPort
+from .names import strange
 from .slots import LoopSlots, ThreadSlots
 from .telling import Teller
 
@@ -124,14 +126,19 @@ class Worker:
         health: HealthPort | None = None
         try:
             if self.options.health_port:  # Before any job is fetched: a worker that cannot have it does not start.
-                health = HealthPort(self.options.health_host, self.options.health_port, self.fault)
+                health = HealthPort(
+                    self.options.health_host, self.options.health_port, self.fault, lambda: exposition(self.figures())
+                )
             if self.options.health_file:
-                self._file = HealthFile(Path(self.options.health_file), self.fault)
+                self._file = HealthFile(Path(self.options.health_file), self.fault, self.figures)
             queue = self._own_queue
             if queue is None:
                 queue = await asyncio.to_thread(self._open)
+            unknown = await asyncio.to_thread(strange, queue, self.options.queues, self.app.queues)
             self._start(queue)
             log.info("worker %s: ready, %s", self.name, ", ".join(self.names))
+            for words in unknown:
+                log.warning("%s", words)
             await self._stop.wait()
             await self._wind_down()
         finally:
@@ -270,6 +277,15 @@ class Worker:
             "lost": str(hands.lost),
             "started": str(int(self.started)),
         }
+
+    def figures(self) -> Figures:
+        """What it has done so far, per task."""
+        hands = self.hands
+        now = {
+            "running": sum(job.started > 0 for job in list(hands.jobs)), "in_hand": len(hands.jobs),
+            "concurrency": hands.concurrency, "processes": 1,
+        }
+        return hands.counts.figures(now)
 
     def fault(self) -> str:
         """Why this worker is not healthy; empty if it is."""

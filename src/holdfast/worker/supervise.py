@@ -21,7 +21,8 @@ from typing import Final
 
 from holdfast.client.errors import BadRequest
 
-from .health import HealthFile, HealthPort
+from .figures import Figures, exposition, from_json, total
+from .health import OK, HealthFile, HealthPort
 
 LOOK_S: Final = 0.2
 PAUSE_S: Final = 0.5
@@ -47,6 +48,10 @@ class Child:
         self._next = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._was_well = False
+        self._past = Figures()
+        """Of its processes that have ended."""
+        self._figures = Figures()
+        """Of the one that runs, when they were last read."""
         self.is_hopeless = False
         """It ended with a sentence before it ever worked: a wrong name, a wrong password. The next one would, too."""
 
@@ -67,6 +72,8 @@ class Child:
             log.error("a worker process ended with %d; the next one starts in %g s", code, self._pause)
             self._process = None
             self._next = now + self._pause
+            self.figures()
+            self._past, self._figures = total([self._past, Figures(self._figures.tasks)]), Figures()
         elif now >= self._next:
             self.start()
 
@@ -83,6 +90,12 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def figures(self) -> Figures:
+        """What its processes have done, as far as the last wrote it beside its health."""
+        with contextlib.suppress(OSError, ValueError):  # not there, or half written: what was read before holds
+            self._figures = from_json(self.health.read_bytes().removeprefix(OK))
+        return total([self._past, self._figures])
 
     def is_healthy(self) -> bool:
         try:
@@ -114,7 +127,7 @@ class Supervisor:
             self._children = [Child(self._argv, Path(folder) / f"{i}.ok") for i in range(self._count)]
             host, port, file = self._health
             if port:
-                stack.callback(HealthPort(host, port, self.fault).close)
+                stack.callback(HealthPort(host, port, self.fault, self._metrics).close)
             health = HealthFile(Path(file), self.fault) if file else None
             if health is not None:
                 stack.callback(health.close)
@@ -133,6 +146,9 @@ class Supervisor:
                 if self._reloads is None and all(child.is_hopeless for child in self._children):
                     raise BadRequest("none of the worker processes could start")
             self._end()
+
+    def _metrics(self) -> bytes:
+        return exposition(total(child.figures() for child in self._children))
 
     def _reload(self) -> None:
         log.info("a file changed: the workers start again")

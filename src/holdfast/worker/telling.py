@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from holdfast.client import admin, asks
+from holdfast.client import admin, asks, values
 from holdfast.client.asks import Ask
 from holdfast.client.delivery import ID, TOKEN
 from holdfast.client.errors import BadRequest, Closed, Error, LeaseLost, Refused, Unknown
 from holdfast.client.queue import Queue
-from holdfast.client.resp import Argv
+from holdfast.client.resp import Argv, Reply
 from holdfast.tasks.outcomes import Outcome
 from holdfast.tasks.running import RunningJob
 
@@ -151,18 +151,51 @@ class Teller(threading.Thread):
     def _tell_outcomes(self) -> None:
         while self._box:
             batch = [self._box[i] for i in range(min(BATCH, len(self._box)))]
-            commands = [words(job, outcome) for job, outcome, _ in batch]
+            commands: list[Argv] = []
+            for job, outcome, _ in batch:
+                commands.append(words(job, outcome))
+                if outcome.kind == "failed":
+                    commands.append(["SHOW", job.entry[ID]])  # what comes next: the node knows
             try:
-                replies = self._queue.channel.call_many(commands, batch[0][0].near)
+                replies = iter(self._queue.channel.call_many(commands, batch[0][0].near))
             except (Refused, Unknown):
                 self._drop_old()
                 raise
             self.heard = time.monotonic()
-            for (job, outcome, _), reply in zip(batch, replies, strict=True):
+            for job, outcome, ended in batch:
+                reply = next(replies)
+                view = next(replies) if outcome.kind == "failed" else None
                 self._box.popleft()
+                if isinstance(reply, BadRequest) and not isinstance(reply, LeaseLost) and outcome.kind == "done":
+                    self._give_up(job, reply)
+                    continue
                 self._hands.put_down(job)
                 if isinstance(reply, Error):
                     self._complain(job, outcome, reply)
+                self._report(job, outcome, ended, reply, view)
+
+    def _give_up(self, job: RunningJob, error: BadRequest) -> None:
+        """The work is done, and the node does not take what came of it: it will not take it another time, either."""
+        log.error("job %s is done, and the node does not take that: %s", job.id, error, extra={"job": job.id})
+        self._box.append((job, Outcome("dead", error=f"its result was refused: {error.text}"), time.monotonic()))
+
+    def _report(self, job: RunningJob, outcome: Outcome, ended: float, reply: Reply, view: Reply) -> None:
+        """The one line of a job that has ended here, and its figures."""
+        if not job.started:
+            return  # it was given back before it began, or there was nothing to run
+        kind = "lost" if isinstance(reply, LeaseLost) else outcome.kind
+        task = job.task.name if job.task is not None else "?"
+        took = ended - job.started
+        self._hands.counts.note(task, job.queue, kind, took)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        coming = what_next(outcome, reply, view)
+        about = {"job": job.id, "task": task, "queue": job.queue, "ms": round(took * 1000), "attempt": job.attempt,
+                 "outcome": kind, "next": coming}
+        log.info(
+            "job %s: %s of %s: %s in %d ms, attempt %d%s", job.id, task, job.queue, kind, took * 1000, job.attempt,
+            f", {coming}" if coming else "", extra=about,
+        )
 
     def _drop_old(self) -> None:
         old = time.monotonic() - GIVE_UP_LEASES * self._lease_s
@@ -219,6 +252,26 @@ class Teller(threading.Thread):
             log.warning("the node does not list workers: %s", error)
 
 
+def what_next(outcome: Outcome, reply: Reply, view: Reply) -> str:
+    """What becomes of a job that was told not to be done; empty if nothing does, or nobody knows."""
+    if isinstance(reply, Error) or outcome.kind == "done":
+        return ""
+    if outcome.kind == "dead":
+        return "dead: rejected"
+    if outcome.kind == "released":
+        return f"again in {outcome.after:g} s" if outcome.after else "again at once"
+    if view is None or isinstance(view, Error):
+        return ""  # it may have gone to another node by now, or this user may not look
+    found = values.fields(view)
+    if found.get("state") == b"dead":
+        return f"dead: {values.text(found.get('cause', b''))}"
+    ms = found.get("next-requeue-within")
+    is_out = "token" in found or "leased" in found  # it went out again in the meantime
+    if is_out or not isinstance(ms, int) or ms <= 0:
+        return "again at once"
+    return f"again in {ms / 1000:.{0 if ms >= 10_000 else 1}f} s"
+
+
 def words(job: RunningJob, outcome: Outcome) -> Argv:
     """What to say about a job: exactly one command."""
     if outcome.kind == "done" and outcome.result is None:  # The usual end, thousands of times a second.
@@ -228,4 +281,4 @@ def words(job: RunningJob, outcome: Outcome) -> Argv:
     if outcome.kind == "released":
         return asks.release((job,), outcome.after).commands[0]
     is_dead = outcome.kind == "dead"
-    return asks.fail((job,), outcome.error, outcome.after, is_dead, outcome.throttled).commands[0]
+    return asks.fail((job,), outcome.said(), outcome.after, is_dead, outcome.throttled).commands[0]

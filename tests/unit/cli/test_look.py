@@ -136,3 +136,13 @@ def test_only_the_last_column_is_cut_to_a_narrow_terminal(monkeypatch: pytest.Mo
     assert common.cell_len(wide) <= 80
     monkeypatch.setenv("COLUMNS", "40")
     assert list(common.lines_of(rows))[1] == "D" * 48 + "  " + "b" * 19 + "…"
+
+
+def test_where_a_job_failed_is_shown_line_by_line(port: int) -> None:
+    with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
+        made = queue.add("traces", "x", attempts=1)
+        queue.next("traces", timeout=5).fail("ValueError: no\nTraceback\n  File x, line \x1b3")
+        assert [each.error for each in queue.dead(queue="traces")] == ["ValueError: no"]
+    for command in (look.show_job, look.explain):
+        lines = [line.strip() for line in run(command, port, made).stdout.splitlines()]
+        assert lines[lines.index("Traceback") + 1] == r"File x, line \x1b3", command.name
