@@ -83,6 +83,8 @@ def test_a_job_is_not_put_off_by_a_restart() -> None:
     for excuse in ({"touched": frozenset("j")}, {"are_clocks_right": False}, {"jobs": sooner}):
         last = moment(12_000, **{"jobs": after, **excuse})
         assert complaints(Judge(), moment(10_000, jobs=before), moment(11_000, jobs=down), last) == []
+    once_more = {"A": {"j": after["A"]["j"]._replace(turn=1)}}
+    assert complaints(Judge(), moment(10_000, jobs=before), moment(12_000, jobs=once_more)) == [], "lent, and back"
     again = moment(15_000, jobs=after)
     assert complaints(Judge(), moment(10_000, jobs=before), again) == [], "its time was over: it is out once more"
 

@@ -101,7 +101,7 @@ class Judge:
         self.lost_sight: dict[str, int] = {}  # jobs out of reach, and since when
         self.queued: dict[tuple[str, str], int] = {}  # node and job: queued, and since when
         self.waiting: dict[tuple[str, int, str], int] = {}  # consumers, and since when
-        self.times: dict[tuple[str, str], tuple[str, int]] = {}  # node and job: what it waits for, and until when
+        self.times: dict[tuple[str, str], tuple[str, int, int]] = {}  # node and job: its word, its turn, until when
         self.homeless_t = -1
         self.homeless = 0
         self.used = 0  # slots that ever had a home
@@ -175,14 +175,14 @@ class Judge:
                 if copy.stands not in TIMED or copy.retry_s == 0:
                     continue
                 key, end = (node, job), moment.t + copy.left_ms
-                self.times[key] = (copy.stands, end)
-                stands, was = before.get(key, ("", 0))
+                self.times[key] = (copy.stands, copy.turn, end)
+                stands, turn, was = before.get(key, ("", 0, 0))
                 late = end - was - PUT_OFF_MS - RATE * copy.left_ms
                 is_free = job not in moment.touched and moment.are_clocks_right and copy.queue not in moment.wishes
-                if stands == copy.stands and was > moment.t and late > 0 and is_free:
+                if (stands, turn) == (copy.stands, copy.turn) and was > moment.t and late > 0 and is_free:
                     yield "put-off", job, f"at {node} it is {stands} until {end} ms, and was until {was} ms"
         for key, value in before.items():
-            if key[0] not in moment.jobs and value[1] > moment.t:
+            if key[0] not in moment.jobs and value[2] > moment.t:
                 self.times[key] = value  # its node is down, and knows when it is back
 
     # -- keys ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class Copy(NamedTuple):
     queue: str
     stands: str = ""  # what becomes of it at this node, in the words of reach.py; empty: nobody can say
     left_ms: int = 0  # until that ends by itself
+    turn: int = 0  # another number: it was handed out, or failed, once more
 
 
 View: TypeAlias = Mapping[str, Copy]

@@ -46,6 +46,11 @@ def standing(machine: Any, job: Any) -> tuple[str, int]:
     return (reach.DELAYED, left) if delay.is_on(machine, job) else ("put-off", 0)
 
 
+def turn_of(job: Any) -> int:
+    number = 0 if job.lease is None else int(job.lease.number)
+    return (number << 20) + int(job.nacks) + int(job.deliveries)
+
+
 def is_kept(job: Any) -> bool:
     """Queued, and not for whoever asks next."""
     queue = job.queue
@@ -106,7 +111,7 @@ class Real:
     def look(self, machine: Any) -> dict[str, Copy]:
         view = {
             machine.id_text(job).decode(): Copy(
-                state_of(job), int(job.retry), job.queue.name.decode("latin-1"), *standing(machine, job)
+                state_of(job), int(job.retry), job.queue.name.decode("latin-1"), *standing(machine, job), turn_of(job)
             )
             for job in every_job(machine)
         }
