@@ -48,7 +48,7 @@ class ModelKind:
     def counters(self, machine: Any) -> dict[str, int]:
         return machine.counters
 
-    def consumers(self, machine: Any) -> dict[str, list[int]]:
+    def consumers(self, machine: Any) -> dict[str, list[tuple[int, int]]]:
         return {}
 
     def homes(self, machine: Any) -> list[bool]:

@@ -90,7 +90,7 @@ def test_a_job_is_not_put_off_by_a_restart() -> None:
 
 
 def test_who_waits_gets_what_is_queued() -> None:
-    queued, waiting = {"A": {"j": copy("queued", state="queued")}}, {"q": frozenset([("B", 7)])}
+    queued, waiting = {"A": {"j": copy("queued", state="queued")}}, {"q": frozenset([("B", 7, 0)])}
     judge = Judge()
     assert complaints(judge, moment(10_000, jobs=queued, consumers=waiting)) == [] and judge.is_unsure()
     assert list(judge.not_handed_out(moment(10_090, jobs=queued, consumers=waiting))) == []
@@ -101,8 +101,8 @@ def test_who_waits_gets_what_is_queued() -> None:
     assert complaints(Judge(), *looks(20_000, jobs=kept, consumers=waiting)) == []
     assert complaints(Judge(), *looks(20_000, jobs=queued, consumers={"other": waiting["q"]})) == []
     assert complaints(Judge(), *[
-        moment(t, jobs=queued, consumers={"q": frozenset([("B", t)])}) for t in (10_000, 10_500, 11_000)
-    ]) == [], "each time somebody else"
+        moment(t, jobs=queued, consumers={"q": frozenset([("B", 7, t)])}) for t in (10_000, 10_500, 11_000)
+    ]) == [], "each time another wait"
 
 
 def test_every_key_that_had_a_home_has_one_again() -> None:

@@ -16,7 +16,7 @@ are there are the same and hear each other, and when the others were heard last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.testing.checkers.whitebox import ACKED, DEAD, TOMBSTONE, Copy
 
@@ -63,6 +63,10 @@ class Absent(NamedTuple):
     is_told: bool  # its connections were closed, so the others know at once
 
 
+Consumer: TypeAlias = tuple[str, int, int]
+"""Node, session, and until when it waits."""
+
+
 class Moment(NamedTuple):
     t: int
     steady: int  # since when the nodes that are there are the same, hear each other, and are most; -1: they are not
@@ -73,7 +77,7 @@ class Moment(NamedTuple):
     jobs: Mapping[str, Mapping[str, Copy]] = {}
     accepted: frozenset[str] = frozenset()  # jobs that are owed to consumers
     touched: frozenset[str] = frozenset()  # jobs of which somebody has said or got something lately
-    consumers: Mapping[str, frozenset[tuple[str, int]]] = {}  # by queue: node and session
+    consumers: Mapping[str, frozenset[Consumer]] = {}  # by queue
     homes: int = 0  # a byte for each slot: some node decides about it
     wishes: frozenset[str] = frozenset()  # queues that were paused lately: what is done with their jobs is as asked
     are_clocks_right: bool = True
@@ -91,7 +95,7 @@ class Moment(NamedTuple):
         ], default=-1)
 
 
-Complaint = tuple[str, str, str]
+Complaint: TypeAlias = tuple[str, str, str]
 """Its class, the job or nothing, and words."""
 
 
@@ -100,7 +104,7 @@ class Judge:
         self.leases: dict[str, int] = {}  # of nodes that died: until when a consumer has the job, as far as we know
         self.lost_sight: dict[str, int] = {}  # jobs out of reach, and since when
         self.queued: dict[tuple[str, str], int] = {}  # node and job: queued, and since when
-        self.waiting: dict[tuple[str, int, str], int] = {}  # consumers, and since when
+        self.waiting: dict[tuple[Consumer, str], int] = {}  # consumers and what they wait for, and since when
         self.times: dict[tuple[str, str], tuple[str, int, int]] = {}  # node and job: its word, its turn, until when
         self.homeless_t = -1
         self.homeless = 0
@@ -152,10 +156,10 @@ class Judge:
         self.queued = {key: self.queued.get(key, moment.t) for key in queued}
         self.waiting = {
             key: self.waiting.get(key, moment.t)
-            for queue in wanted for node, number in moment.consumers[queue] for key in [(node, number, queue)]
+            for queue in wanted for consumer in moment.consumers[queue] for key in [(consumer, queue)]
         }
         first: dict[str, int] = {}
-        for (_, _, queue), since in self.waiting.items():
+        for (_, queue), since in self.waiting.items():
             first[queue] = min(since, first.get(queue, since))
         for (node, job), queue in queued.items():
             since = max(self.queued[node, job], first[queue])

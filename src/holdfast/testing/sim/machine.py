@@ -101,8 +101,8 @@ class Kind(Protocol):
         """All that it knows of one job, in a line; empty if nothing. What follows a bar is no news by itself."""
         ...
     def counters(self, machine: Any) -> dict[str, int]: ...
-    def consumers(self, machine: Any) -> dict[str, list[int]]:
-        """By queue, the sessions that wait and would be given a job; nothing where nobody can say."""
+    def consumers(self, machine: Any) -> dict[str, list[tuple[int, int]]]:
+        """By queue, the sessions that wait and would be given a job, and until when: another time is another wait."""
         ...
     def homes(self, machine: Any) -> list[bool]:
         """For each slot, whether it believes to be its home; nothing where there are none (core/home.py)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from holdfast.testing.checkers.reach import Absent, Complaint, Judge, Moment, late_links
+from holdfast.testing.checkers.reach import Absent, Complaint, Consumer, Judge, Moment, late_links
 from holdfast.testing.history import NEMESIS
 from holdfast.testing.not_yet import JUDGED
 from holdfast.testing.sim.faults import LINKS, PARTITIONS
@@ -122,11 +122,11 @@ class Moments:
     def take(self) -> Moment:
         cluster = self.cluster
         up = {name: cluster.hosts[name] for name in sorted(self.there) if cluster.hosts[name].node is not None}
-        consumers: dict[str, set[tuple[str, int]]] = {}
+        consumers: dict[str, set[Consumer]] = {}
         homes = 0
         for name, host in up.items():
-            for queue, numbers in cluster.kind.consumers(host.node).items():
-                consumers.setdefault(queue, set()).update((name, number) for number in numbers)
+            for queue, sessions in cluster.kind.consumers(host.node).items():
+                consumers.setdefault(queue, set()).update((name, *session) for session in sessions)
             homes |= int.from_bytes(bytes(cluster.kind.homes(host.node)), "little")
         watcher = cluster.watcher
         watcher.catch_up()

@@ -132,9 +132,9 @@ class Real:
     def counters(self, machine: Any) -> dict[str, int]:
         return dict(machine.counters)
 
-    def consumers(self, machine: Any) -> dict[str, list[int]]:
+    def consumers(self, machine: Any) -> dict[str, list[tuple[int, int]]]:
         return {
-            queue.name.decode("latin-1"): [int(number) for number in queue.waiting]
+            queue.name.decode("latin-1"): [(int(number), int(each.wake)) for number, each in queue.waiting.items()]
             for queue in machine.queues.values() if queue.waiting and not queue.paused & PAUSE_OUT
         } if not machine.is_leaving else {}
 

@@ -57,7 +57,7 @@ class Story:
     def look(self, machine: Any) -> dict[str, Copy]:
         return self.kind.look(machine.machine)
 
-    def consumers(self, machine: Any) -> dict[str, list[int]]:
+    def consumers(self, machine: Any) -> dict[str, list[tuple[int, int]]]:
         return self.kind.consumers(machine.machine)
 
     def counters(self, machine: Any) -> dict[str, int]:
