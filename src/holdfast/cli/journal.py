@@ -79,6 +79,13 @@ def fail(words: str) -> None:
     sys.exit(1)
 
 
+NEXT = """\
+Next:
+1. Start the node with this folder. In a cluster it asks all other nodes about each job before it hands one out.
+2. Jobs with RETRY 0 that may have been handed out in what is missing are dead, with the cause `in doubt`. See
+   `holdfast dead list --cause 'in doubt'`: `holdfast dead retry` those that may run again, delete the others.
+3. Look at the disk (smartctl, dmesg). When all is well, remove the files that end in .damaged."""
+
 FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
 
@@ -111,6 +118,8 @@ def repair(folder: Path) -> None:
             click.echo(words)
         if not done:
             click.echo("nothing had to be repaired")
+            return
+        click.echo(NEXT)
 
 
 @journal.command(epilog=examples(

@@ -15,6 +15,7 @@ from holdfast.core import (
     remote,
     replicate,
     requeue,
+    salvage,
     settings,
     takeover,
     tombs,
@@ -33,6 +34,7 @@ def beat(node: Node) -> None:
         return
     node.chores_at = node.now + CHORES_MS
     registers.beat(node)
+    salvage.beat(node)
     requeue.beat(node)
     federate.beat(node)
     census.take_rates(node)

@@ -116,6 +116,9 @@ SETTINGS: Final = [
     Setting("journal-keep-bytes", SIZE, "0",
             "Keep so many bytes of what rewrites have replaced, in journal/old, the newest; each journal that a queue "
             "has for itself so many, too. 0: remove it at once."),
+    Setting("journal-scrub-bytes", SIZE, str(limits.MIB),
+            "Read so many bytes a second of what was written to the journal before, to see whether the disk still has "
+            "it as it was; what has changed is written anew from memory. 0: none.", high=limits.GIB),
     Setting("journal-handouts", CHOICE, "all",
             "Which hand-outs are kept: of all jobs, so that a restart does not double what is out, or only of "
             "those that must not be handed out twice (at-most-once).", choices=("all", "at-most-once")),

@@ -137,8 +137,8 @@ JOURNAL_FAILS: Final = (
     b"MISCONF the journal cannot be written (%b). Commands that change something are refused until it can"
 )
 JOURNAL_LOST: Final = (
-    b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused until the node "
-    b"is started again"
+    b"MISCONF the disk failed to keep the journal (%b). Commands that change something are refused, and other nodes go "
+    b"on without this one, until it is started again: look at its disk first, and at its log"
 )
 UNREADABLE: Final = b"MISCONF a job that is on disk cannot be read (%b). It is tried again"
 DEBUG_OFF: Final = b"ERR DEBUG is off. Start the node with the setting enable-debug yes to use it"

@@ -127,6 +127,7 @@ from holdfast.core.reply import write_error, write_number
 from holdfast.core.requeue import Asking
 from holdfast.core.rights import User
 from holdfast.core.rows import Homes
+from holdfast.core.salvage import Salvage
 from holdfast.core.session import (
     FOR_COPIES,
     FOR_RESUME,
@@ -243,6 +244,7 @@ class Node:
         self.heal_after: i64 = 60_000
         self.census: Census = Census()
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
+        self.salvage: Salvage = Salvage()  # what a damaged journal has left, until all were asked
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
         self.asking: dict[Job, Asking] = {}  # whose other holders were asked whether it may be queued
         self.ask_count: i64 = first

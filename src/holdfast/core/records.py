@@ -75,6 +75,7 @@ SLOTS: Final = 41
 MERGED: Final = 42
 BATCH: Final = 43
 BATCH_BIT: Final = 44
+SALVAGE: Final = 55
 REGISTER: Final = 60
 THROTTLE: Final = 61
 CLAIM_EPOCH: Final = 80
@@ -418,9 +419,8 @@ def gave(node: Node, job: Job, peer: Peer, number: i64) -> None:
 
 def taken(node: Node, job: Job) -> None:
     """What we gave has arrived."""
-    if not node.is_recording:
-        return
-    short(node, TAKEN, job)
+    if node.is_recording:
+        short(node, TAKEN, job)
 
 
 def doubt(node: Node, job: Job) -> None:

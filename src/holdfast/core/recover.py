@@ -24,6 +24,7 @@ from holdfast.core import (
     registers,
     requeue,
     results,
+    salvage,
     settings,
     takeover,
     tombs,
@@ -84,6 +85,7 @@ from holdfast.core.records import (
     REFUSED,
     REGISTER,
     RESULT,
+    SALVAGE,
     SHARED,
     SLOTS,
     TAKEN,
@@ -116,6 +118,8 @@ class Loading:
         self.owned: dict[bytes, int] = {}  # queues that have one: its number
         self.strays: list[tuple[bytes, Job]] = []  # jobs of which such a journal tells, and that are elsewhere
         self.passed: i64 = 0  # ms since what is being read was written
+        self.is_cut: bool = False  # records are missing, and nobody was asked since
+        self.is_unasked: bool = False  # so it was in an earlier life, and not all have been asked since
         self.shift: i64 = 0  # ms from the clock of the life that wrote the records to ours
 
     def mask(self, theirs: i64) -> i64:
@@ -195,7 +199,10 @@ class Loading:
             self.moves.clear()
             flush.flush_all(self.node)
         elif kind == CUT:
-            self.doubt_once()
+            salvage.cut(self)
+        elif kind == SALVAGE:
+            self.is_unasked = reader.u8() != 0
+            self.is_cut = self.is_cut and self.is_unasked
         elif kind == OWN:
             name = reader.name()
             self.drop_jobs(name)
@@ -243,14 +250,6 @@ class Loading:
     def is_of_book(self, job: Job) -> bool:
         """Whether a record may be about this job: one that has gone to another queue has left this journal."""
         return self.book is None or job.queue.name == self.book or job.queue is self.node.nowhere
-
-    def doubt_once(self) -> None:
-        """Records are missing here: whether an at-most-once job was handed out nobody can say."""
-        for job in self.node.all_jobs():
-            if job.state == ACTIVE and job.retry == 0 and not job.flags & HANDED_OUT:
-                job.flags |= IN_DOUBT | HANDED_OUT
-                job.qtime = 0
-                self.node.dead[job] = None
 
     def load_add(self, reader: Reader) -> None:
         """A job about which nothing is special."""
@@ -541,6 +540,8 @@ class Loading:
         batches.recount(node)
         jobs = node.all_jobs()
         self.distrust(jobs)
+        if (self.is_cut or self.is_unasked) and salvage.begin(node, jobs):
+            return
         for job in jobs:
             if job.state == ACKED:
                 node.wake_at(job, node.now + acks.RETRY_MS)

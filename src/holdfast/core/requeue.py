@@ -33,6 +33,7 @@ from holdfast.core import (
     remote,
     replicate,
     rules,
+    salvage,
     tombs,
     twins,
     unique,
@@ -107,6 +108,9 @@ def due(node: Node, job: Job) -> None:
     retry_ms = i64(job.retry) * 1000
     if job.retry == 0 and job.flags & (HANDED_OUT | MOVING | IN_DOUBT):
         job.qtime = 0
+        return
+    if salvage.is_doubtful(node, job):
+        salvage.hold(node, job)
         return
     if job.queue.paused & PAUSE_IN and job.retry > 0:
         node.wake_at(job, node.now + retry_ms)
@@ -308,6 +312,12 @@ def on_willqueue(node: Node, peer: Peer, reader: Reader) -> None:
         if not acks.answer_from_tomb(node, peer, jid, holders):
             write_state(node, peer, jid, IS_UNKNOWN, 0, 0, number)
         return
+    say_how_it_is(node, peer, job, holders, has_claim, number)
+
+
+def say_how_it_is(node: Node, peer: Peer, job: Job, holders: i64, has_claim: bool = False, number: i64 = 0) -> None:
+    """A peer names a job that is here, and who may hold it: whether it may be queued there, and why not."""
+    jid = node.id_text(job)
     if job.state == QUEUED:
         for each in node.peers:
             if each.bit & holders & ~job.holders and each.is_linked and each is not peer:

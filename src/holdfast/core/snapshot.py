@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import books, cron, records, refill, registers
+from holdfast.core import books, cron, records, refill, registers, salvage
 from holdfast.core.acks import Ending
 from holdfast.core.books import Book
 from holdfast.core.job import (
@@ -158,6 +158,8 @@ class Walk:
 
     def write_settings(self) -> None:
         node = self.node
+        if node.salvage.is_on:
+            salvage.record(node)
         known = [slot for slot in range(len(node.homes.owners)) if node.homes.epochs[slot] > 0]
         if known:
             records.slots(node, known)

@@ -34,6 +34,7 @@ from holdfast.core import (
     replicate,
     requeue,
     results,
+    salvage,
     slots,
     takeover,
     tokens,
@@ -64,6 +65,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.WILLQUEUE: requeue.on_willqueue,
     bus.STATE: requeue.on_state,
     bus.QUEUED: requeue.on_queued,
+    bus.SALVAGED: salvage.on_salvaged,
+    bus.SEEN: salvage.on_seen,
     bus.WORKING: longer.on_working,
     bus.SETACK: acks.on_setack,
     bus.GOTACK: acks.on_gotack,
@@ -157,6 +160,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     acks.link_up(node, peer)
     fate.link_up(node, peer)
     requeue.link_up(node, peer)
+    salvage.link_up(node, peer)
     federate.link_up(node, peer)
     replicate.link_up(node, peer)
     takeover.link_up(node, peer)

@@ -35,6 +35,27 @@ class Disk:
     def sync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 
+    def sync_file(self, path: Path) -> None:
+        """A file that another process has written is on the disk after this."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def overwrite(self, path: Path, data: bytes, position: int) -> None:
+        """Bytes of a file that is there, on the disk after this."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self.write(descriptor, [data], position)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def forget(self, descriptor: int) -> None:
+        """What the system has in memory of a file is read from the disk when it is next asked for."""
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync_folder(self, folder: Path) -> None:
         """Names that came and went are on the disk after this."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -10,7 +10,8 @@ from holdfast.core.books import Book
 from holdfast.core.node import Node
 from holdfast.journal import old
 from holdfast.journal.disk import Disk
-from holdfast.journal.folder import Folder, JournalError, remove_folder, segment_path
+from holdfast.journal.folder import KEPT, Folder, JournalError, remove_folder, segment_path
+from holdfast.journal.format import SEGMENT, Header
 from holdfast.journal.rewrite import Rewrite
 from holdfast.journal.writer import Writer
 
@@ -37,6 +38,9 @@ class Files:
         self.old_bytes = 0  # of the files before the segment that is being written
         self.keep_bytes = 0  # of what rewrites have replaced
         self.kept_bytes = 0
+        self.earlier = 0  # a life of this node whose journal may be read, too
+        self.is_of_earlier = False  # and was
+        self.wounded: set[Path] = set()  # files to be set aside when others are in their place
 
     def check_owner(self, node_id: bytes, incarnation: int) -> None:
         if node_id != self.node.node_id:
@@ -45,7 +49,8 @@ class Files:
                 f"{self.node.node_id.decode()}: each needs its own folder. If the file node-id was lost, and only "
                 "then, write the first of the two into it"
             )
-        if incarnation != self.node.incarnation:
+        self.is_of_earlier = self.is_of_earlier or incarnation == self.earlier
+        if incarnation not in (self.node.incarnation, self.earlier):
             raise JournalError(
                 f"the journal {self.path} is of an earlier life: the node has run without it since, and what ended "
                 "meanwhile would come back. Move the journal elsewhere to start without it. If the file incarnation "
@@ -55,7 +60,7 @@ class Files:
     def tidy(self, folder: Folder) -> None:
         """After a load."""
         try:
-            folder.tidy(self.disk)
+            folder.tidy(self.disk, Header(SEGMENT, folder.last, self.node.incarnation, self.node.node_id))
             self.put_away(folder.replaced)
         except OSError as error:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from None
@@ -131,6 +136,7 @@ class Files:
                 self.base_bytes = self.size()
                 self.rewrite_seconds = time.monotonic() - rewrite.began
                 self.rewrite_error = ""
+                self.wounded.clear()
                 return
             except OSError as failed:
                 error = failed
@@ -141,7 +147,11 @@ class Files:
     def put_away(self, replaced: list[Path]) -> None:
         """What no longer counts. That it cannot be is no reason to stop: it is tried again with the next."""
         try:
-            self.kept_bytes = old.put_away(self.path, replaced, self.keep_bytes, self.disk)
+            for path in self.wounded.intersection(replaced):
+                self.disk.rename(path, path.with_name(path.name + KEPT))
+                log.warning("%s was damaged and is set aside as %s", path, path.name + KEPT)
+            good = [path for path in replaced if path not in self.wounded]
+            self.kept_bytes = old.put_away(self.path, good, self.keep_bytes, self.disk)
         except OSError as error:
             log.error("%s has files that no longer count and cannot be %s: %s", self.path,
                       "kept" if self.keep_bytes else "removed", error)

@@ -10,9 +10,13 @@ A batch is what one turn of the node changed: it is there whole or not at all. I
 it stands, too, so that bytes of a journal inside the body of a job are never taken for a batch. `synced` is up to
 where the file was known to be on the disk when the batch was written. That tells two kinds of damage apart: what
 was never synced may be missing after a power cut, and is cut off; what was, may not.
+
+After a sync a batch without records is written at the end, for what it says of that sync, and the next batch is written
+over it. It is not synced itself: a power cut in the seconds after it may take it along, and nothing else.
 """
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +48,10 @@ class Damage(Exception):
         super().__init__(f"{why} at byte {position}")
         self.position = position
         self.why = why
+
+
+class Foreign(Damage):
+    """A good header of a format that we do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def read_header(data: bytes) -> Header:
     if CHECKSUM.unpack_from(data, HEADER.size)[0] != google_crc32c.value(data[:HEADER.size]):
         raise Damage(0, "the header has a wrong checksum")
     if version != VERSION:
-        raise Damage(8, f"this file has version {version} of the format, and we read version {VERSION}: no batch")
+        raise Foreign(8, f"this file has version {version} of the format, and we read version {VERSION}: no batch")
     return Header(kind, number, incarnation, node_id.hex().encode())
 
 
@@ -97,10 +105,16 @@ def batch_head(number: int, position: int, synced: int, records: bytes) -> bytes
 class Scan:
     """The batches of a file, one after the other, with no more than one of them in memory."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, header: Header | None = None) -> None:
+        """`header`: what stands there, or should."""
         self.file = file
-        self.header = read_header(file.read(HEADER_BYTES))
-        self.position = HEADER_BYTES  # up to where everything is good
+        self.header = header or read_header(file.read(HEADER_BYTES))
+        self.go_on(HEADER_BYTES)
+
+    def go_on(self, position: int) -> None:
+        """With the batch that begins there."""
+        self.file.seek(position)
+        self.position = position  # up to where everything is good
         self.data = b""
         self.at = 0
 
@@ -137,14 +151,18 @@ class Scan:
 
 def batches_after(file: BinaryIO, number: int, position: int) -> Iterator[Batch]:
     """Good batches beyond a damage, wherever they begin."""
-    file.seek(0)
-    data = file.read()
-    at = data.find(MARK, position + 1)
-    while 0 <= at <= len(data) - BATCH.size:
-        _, length, crc, synced = BATCH.unpack_from(data, at)
-        records = data[at + BATCH.size:at + BATCH.size + length]
-        if len(records) == length and checksum(number, at, synced, records) == crc:
-            yield Batch(at, synced, records)
-            at = data.find(MARK, at + BATCH.size + length)
-        else:
-            at = data.find(MARK, at + 1)
+    with mapped(file) as data:
+        at = data.find(MARK, position + 1)
+        while 0 <= at <= len(data) - BATCH.size:
+            _, length, crc, synced = BATCH.unpack_from(data, at)
+            records = data[at + BATCH.size:at + BATCH.size + length]
+            if len(records) == length and checksum(number, at, synced, records) == crc:
+                yield Batch(at, synced, records)
+                at = data.find(MARK, at + BATCH.size + length)
+            else:
+                at = data.find(MARK, at + 1)
+
+
+def mapped(file: BinaryIO) -> mmap.mmap:
+    """All of a file, without reading what is not looked at."""
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -42,13 +42,20 @@ def incarnation(folder: Path, is_kept: bool, now_ms: int) -> int:
     time, or one more than the file says where the clock was set back.
     """
     life = now_ms
-    with contextlib.suppress(OSError, ValueError):
-        known = int((folder / INCARNATION).read_text("ascii"))
+    known = lives(folder)
+    if known:
         if is_kept and has_journal(folder):
-            return known
-        life = max(life, known + 1)
+            return known[0]
+        life = max(life, known[0] + 1)
     save_incarnation(folder, life)
     return life
+
+
+def lives(folder: Path) -> list[int]:
+    """The life of the node's data, and the one before it while the journal of that is still to be replaced."""
+    with contextlib.suppress(OSError, ValueError):
+        return [int(word) for word in (folder / INCARNATION).read_text("ascii").split()]
+    return []
 
 
 def check_cores(folder: Path, cores: int) -> None:
@@ -71,11 +78,12 @@ def check_cores(folder: Path, cores: int) -> None:
 
 
 def has_journal(folder: Path) -> bool:
-    return not Folder.look(folder / NAME).is_empty()
+    return not Folder.look(folder / NAME, heals=True).is_empty()
 
 
-def save_incarnation(folder: Path, life: int) -> None:
-    write_whole(folder / INCARNATION, f"{life}\n")
+def save_incarnation(folder: Path, life: int, before: int = 0) -> None:
+    """`before`: a life whose journal may still be read, since that of the new one is not whole yet."""
+    write_whole(folder / INCARNATION, f"{life} {before}\n" if before else f"{life}\n")
 
 
 def write_whole(path: Path, text: str) -> None:

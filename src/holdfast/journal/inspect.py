@@ -1,8 +1,8 @@
 """Looking at a journal from outside, and mending one: what `holdfast journal` does.
 
 Mending never makes anything up. What is good before and after a damage is copied to a new file, with a CUT record
-where something is missing (loading then takes at-most-once jobs that may have been handed out there for in doubt), and
-the damaged file is kept beside it under another name.
+where something is missing (core/salvage.py says what a start makes of that), and the damaged file is kept beside it
+under another name. A single wrong bit is turned back, and then nothing is missing.
 """
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from holdfast.core import records
-from holdfast.journal import old, own
+from holdfast.core.ids import NODE_ID_LENGTH
+from holdfast.journal import identity, old, own
 from holdfast.journal.disk import Disk
+from holdfast.journal.folder import CUT_RECORD, KEPT, Cut, Folder, JournalError, header_of, number_of, segment_path
 from holdfast.journal.folder import NAME as FOLDER
-from holdfast.journal.folder import Cut, Folder, JournalError, header_of, number_of, segment_path
 from holdfast.journal.format import (
     HEADER_BYTES,
     SEGMENT,
@@ -29,8 +30,6 @@ from holdfast.journal.format import (
     Header,
     Scan,
     batch_head,
-    batches_after,
-    read_header,
 )
 
 NAMES: Final = {
@@ -43,17 +42,17 @@ NAMES: Final = {
     records.LEASE: "LEASE", records.RESULT: "RESULT", records.KEY: "KEY", records.REGISTER: "REGISTER",
     records.THROTTLE: "THROTTLE", records.SLOTS: "SLOTS", records.MERGED: "MERGED", records.BATCH: "BATCH",
     records.BATCH_BIT: "BATCH_BIT", records.RAN: "RAN", records.CLAIM_EPOCH: "CLAIM_EPOCH",
+    records.SALVAGE: "SALVAGE",
 }
 # These say an id as its 48 characters.
 WITH_TEXT: Final = {records.ENDING, records.TOMB, records.TOOK, records.RESULT, records.KEY, records.MERGED}
 WITHOUT_ID: Final = {
     records.NODE, records.REFUSED, records.HAD, records.QUEUE, records.FLUSH, records.CUT, records.CLOCK, records.OWN,
     records.SHARED, records.EMPTIED, records.REGISTER, records.THROTTLE, records.SLOTS, records.BATCH,
-    records.BATCH_BIT, records.RAN, records.CLAIM_EPOCH,
+    records.BATCH_BIT, records.RAN, records.CLAIM_EPOCH, records.SALVAGE,
 }
 NAME: Final = struct.Struct("<xIQ")  # how most others name a job: creator, number
 ID: Final = struct.Struct("<xIQQH")  # and those that tell of a new one: then its random part and its TTL field
-KEPT: Final = ".damaged"
 
 
 @dataclass(slots=True)
@@ -73,8 +72,8 @@ def check(path: Path) -> Health:
     try:
         folder = Folder.look(path)
         health.files, health.size = len(folder.files()), folder.size()
-        for _ in folder.batches():
-            health.batches += 1
+        for found, _ in folder.batches():
+            health.batches += 1 if found else 0  # the end of a snapshot, or what a sync has left
         health.cut = folder.cut
         if health.files == 0 and path.name != FOLDER:
             health.error = f"there is nothing in {path}: the jobs of a queue are missing"
@@ -181,30 +180,37 @@ def stats(path: Path) -> Stats:
 def repair(path: Path, disk: Disk) -> list[str]:
     """Make a journal one that loads; what was done, in words. Nothing, if it loads already."""
     done = fill_gaps(path, disk)
-    folder = Folder.look(path)
+    folder = Folder.look(path, heals=True)
     if folder.is_empty() and path.parent.name == own.NAME:
         return [replace_lost(path, disk)]
     for each in folder.files():
-        is_last = bool(folder.segments) and each == folder.segments[-1]
-        done += mend(each, is_last, owner(folder), disk)
+        done += mend(folder, each, disk)
     return done
 
 
-def owner(folder: Folder) -> Header:
-    """Whose journal this is, from whichever file can say so."""
-    for path in reversed(folder.files()):
-        try:
-            return header_of(path)
-        except Damage:
-            continue
-    raise JournalError(f"no file in {folder.path} has a header that can be read: there is nothing to go by")
+def owner(path: Path) -> Header:
+    """Whose journal this is: by the header of whichever file has one, or the files beside the folder that say so."""
+    for file in reversed(Folder.look(path, heals=True).files()):
+        with contextlib.suppress(Damage):
+            return header_of(file)
+    root = path.parent if path.name == FOLDER else path.parent.parent
+    known = identity.lives(root)
+    with contextlib.suppress(OSError):
+        node_id = (root / identity.NODE_ID).read_bytes().strip()
+        if known and len(node_id) == NODE_ID_LENGTH:
+            return Header(SEGMENT, 0, known[-1], node_id)
+    raise JournalError(
+        f"no file in {path} has a header that can be read, and {root / identity.NODE_ID} and "
+        f"{root / identity.INCARNATION} do not say whose it is. In a cluster: move {path} elsewhere and start the node "
+        "without it; it gets its copies from the others. Alone: restore it from a backup"
+    )
 
 
 def replace_lost(path: Path, disk: Disk) -> str:
     """The journal of a queue of which nothing is left becomes one that says so."""
-    whose = owner(Folder.look(path.parent.parent / FOLDER))
+    whose = owner(path.parent.parent / FOLDER)
     disk.make_folder(path)
-    write(segment_path(path, 1), Header(SEGMENT, 1, whose.incarnation, whose.node_id), [cut_record()], disk)
+    write(segment_path(path, 1), Header(SEGMENT, 1, whose.incarnation, whose.node_id), [CUT_RECORD], disk)
     return f"{path} was missing: there is one now that says so, and the jobs that its queue had are lost"
 
 
@@ -217,68 +223,32 @@ def fill_gaps(path: Path, disk: Disk) -> list[str]:
     done = []
     for number in range(first, max(numbers, default=first - 1) + 1):
         if number not in numbers:
-            header = header_of(segments[-1])
+            header = owner(path)
             missing = segment_path(path, number)
-            write(missing, Header(SEGMENT, number, header.incarnation, header.node_id), [cut_record()], disk)
+            write(missing, Header(SEGMENT, number, header.incarnation, header.node_id), [CUT_RECORD], disk)
             done.append(f"{missing} was missing: there is one now that says so")
     return done
 
 
-def mend(path: Path, is_last: bool, whose: Header, disk: Disk) -> list[str]:
-    number = number_of(path)
-    kind = SNAPSHOT if path.suffix == ".snapshot" else SEGMENT
-    with path.open("rb") as file:
-        good, damages = salvage(file, number)
-        is_ended = bool(good) and not good[-1]
-    if is_last and kind == SEGMENT and damages and damages[-1][1] is None:
-        damages.pop()  # a torn end: the next start cuts it off by itself
-    if kind == SNAPSHOT and not is_ended:
-        good += [cut_record(), b""]
-        damages.append((path.stat().st_size, path.stat().st_size))
-    if not damages:
+def mend(folder: Folder, path: Path, disk: Disk) -> list[str]:
+    """A file that is damaged becomes one with what can be read of it. A torn end the next start cuts off by itself."""
+    before = len(folder.wounds)
+    good = [found for found, _ in folder.batches_of(path) if found]
+    wounds = folder.wounds[before:]
+    if not wounds:
         return []
+    whose = owner(folder.path)
+    kind = SNAPSHOT if path.suffix == ".snapshot" else SEGMENT
+    if kind == SNAPSHOT:
+        good.append(b"")
     kept = path.with_name(path.name + KEPT)
     fresh = path.with_name(path.name + ".new")
-    write(fresh, Header(kind, number, whose.incarnation, whose.node_id), good, disk)
+    write(fresh, Header(kind, number_of(path), whose.incarnation, whose.node_id), good, disk)
     disk.rename(path, kept)
     disk.rename(fresh, path)
     disk.sync_folder(path.parent)
-    return [
-        f"{path}: bytes {begin} to {end if end is not None else 'the end'} are left out; the damaged file is {kept}"
-        for begin, end in damages
-    ]
-
-
-def salvage(file: BinaryIO, number: int) -> tuple[list[bytes], list[tuple[int, int | None]]]:
-    """The records of the good batches, with a CUT for each damage; and the damages, from where to where."""
-    good: list[bytes] = []
-    damages: list[tuple[int, int | None]] = []
-    at = HEADER_BYTES
-    try:
-        read_header(file.read(HEADER_BYTES))
-        file.seek(0)
-        for batch in Scan(file):
-            good.append(batch.records)
-            at = batch.end
-        return good, damages
-    except Damage as damage:
-        at = damage.position
-    end: int = at
-    for batch in batches_after(file, number, at):
-        if batch.position > end or not damages:
-            good.append(cut_record())
-            damages.append((end, batch.position))
-        good.append(batch.records)
-        end = batch.end
-    file.seek(0, 2)
-    if end < file.tell() or not damages:
-        damages.append((end, None))
-        good.append(cut_record())
-    return good, damages
-
-
-def cut_record() -> bytes:
-    return b"\x01\0\0\0" + bytes([records.CUT])
+    return [f"{each.where()} {'had one wrong bit, which is turned back' if each.is_mended else 'are left out'}; "
+            f"the damaged file is {kept}" for each in wounds]
 
 
 def write(path: Path, header: Header, batches: list[bytes], disk: Disk) -> None:

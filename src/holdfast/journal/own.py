@@ -28,7 +28,7 @@ from holdfast.core.recover import Loading
 from holdfast.core.snapshot import Walk
 from holdfast.core.store import Unreadable
 from holdfast.journal.files import Files
-from holdfast.journal.folder import Folder, JournalError, remove_folder
+from holdfast.journal.folder import CUT_RECORD, KEPT, Folder, JournalError, Wound, remove_folder
 from holdfast.journal.rewrite import SLICE_BYTES
 from holdfast.journal.writer import ADDS, ALWAYS, Writer
 
@@ -47,6 +47,7 @@ class OwnJournal(Files):
         path = journal.path.parent / NAME / f"{book.number:08d}"
         super().__init__(journal.node, path, journal.disk, book, journal.tell)
         self.keep_bytes = journal.keep_bytes
+        self.earlier = journal.earlier
         self.journal = journal
         self.its = book
         self.last = 0  # number of its last segment, after a load
@@ -97,14 +98,18 @@ class OwnJournals:
         """Load the journal of a queue. Raises JournalError."""
         own = OwnJournal(self.journal, Book(name, number))
         own.its.is_both = False
-        folder = Folder.look(own.path)
-        if folder.is_empty():
+        folder = Folder.look(own.path, self.journal.heals)
+        loading.begin_book(name)
+        if folder.is_empty() and self.journal.heals:
+            self.journal.disk.make_folder(own.path)
+            self.journal.note(own, [Wound(own.path, 0, -1, "the journal of a queue is missing")])
+            loading.batch(CUT_RECORD)
+        elif folder.is_empty():
             raise JournalError(
                 f"the journal of the queue {name.decode('utf-8', 'backslashreplace')} is missing: {own.path}. The "
                 "node does not start, since its jobs would be lost without a word. `holdfast journal repair "
                 f"{self.journal.path.parent}` goes on without them"
             )
-        loading.begin_book(name)
         yield from self.journal.read(loading, folder, own)
         own.tidy(folder)
         own.last = folder.last
@@ -115,7 +120,11 @@ class OwnJournals:
         self.apply_policies()
         known = {own.path for own in self.by_name.values()}
         for path in self.folder().glob("*"):
-            if path not in known:
+            if path in known or path.name.endswith(KEPT):
+                continue
+            if self.journal.has_lost:  # the word of whose it is may be what is missing
+                self.journal.disk.rename(path, path.with_name(path.name + KEPT))
+            else:
                 remove_folder(path, self.journal.disk)
         for own in self.by_name.values():
             own.begin()
@@ -153,7 +162,7 @@ class OwnJournals:
             return self.commit()
         if node.overflow.is_due():
             node.overflow.step()
-        return is_kept
+        return is_kept and journal.may_speak()
 
     def tick(self) -> None:
         for own in self.all():

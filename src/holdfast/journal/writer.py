@@ -8,6 +8,9 @@
 Whatever the policy, what the node itself says must be on the disk (`must_sync`: hand-outs of at-most-once jobs,
 among others) is, before anything leaves.
 
+What a node knows and could not write it must not speak of to others either: they would count on it. So while something
+is owed that had to be on the disk, whatever would leave for them ends the links instead.
+
 Two things can go wrong, and they are not alike. A write that fails (the disk is full) has lost nothing: what
 should have been written is kept, the node refuses to change anything more (MISCONF), and the write is tried again
 once a second. A sync that fails may have lost anything that was written before, and the next sync would not say
@@ -15,6 +18,7 @@ so: it is never tried again. The node refuses until it is started anew, and then
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -49,9 +53,11 @@ class Writer:
         self.descriptor = -1
         self.position = 0
         self.synced = 0
+        self.told = 0  # how much of that the file itself says
         self.pending: list[bytes] = []  # what is not written yet: gathering, or the disk would not have it
         self.pending_bytes = 0
         self.trouble = ""  # why writing fails
+        self.owes = False  # somebody had to wait for what is not where it must be
         self.is_lost = False  # a sync has failed
         self.on_change: Callable[[], None] = lambda: None  # trouble came or went
         self.written = 0  # bytes, since the start
@@ -76,12 +82,17 @@ class Writer:
         with self.lock:
             self.number = number
             self.descriptor = descriptor
-            self.position = self.synced = HEADER_BYTES
+            self.position = self.synced = self.told = HEADER_BYTES
+
+    def path(self) -> Path:
+        """The file that is being written."""
+        return segment_path(self.folder, self.number)
 
     def append(self, records: bytes, must_sync: bool) -> bool:
         """The records of a turn. False: they are not where they must be, so nothing of the turn may leave."""
-        waits = must_sync or self.policy == ALWAYS
+        waits = must_sync or self.owes or self.policy == ALWAYS
         if self.is_lost:
+            self.owes = waits
             return not waits
         self.pending.append(records)
         self.pending_bytes += len(records)
@@ -90,7 +101,9 @@ class Writer:
         return self.write(waits)
 
     def write(self, waits: bool) -> bool:
-        """Write what is pending; sync if somebody waits for it."""
+        """Write what is pending; sync if somebody waits for it, or had to and could not."""
+        waits = waits or self.owes
+        self.owes = waits
         if self.is_lost:
             return not waits
         thread = self.thread
@@ -105,7 +118,8 @@ class Writer:
                 return not waits
             self.recover()
         if waits:
-            return self.synced >= self.position or self.sync()
+            self.owes = self.synced < self.position and not self.sync()
+            return not self.owes
         if self.policy != NO and (self.thread is None or not self.thread.is_asked):
             self.sync_soon()
         return True
@@ -114,17 +128,31 @@ class Writer:
         if self.position >= self.segment_bytes:
             self.rotate()
         records = self.pending[0] if len(self.pending) == 1 else b"".join(self.pending)
-        head = batch_head(self.number, self.position, self.synced, records)
+        synced = self.synced
+        head = batch_head(self.number, self.position, synced, records)
         self.disk.write(self.descriptor, [head, records], self.position)
+        self.told = synced
         size = BATCH.size + len(records)
         self.position += size
         self.written += size
         self.pending.clear()
         self.pending_bytes = 0
 
+    def mark(self) -> None:
+        """Have the file say how much of it is on the disk, where the next batch will be written over it.
+
+        Damage in the last batch of a process that was killed is so told from the torn end of one that lost its power.
+        """
+        synced = self.synced
+        if synced > self.told:
+            with contextlib.suppress(OSError):  # it is a help, and no promise hangs on it
+                self.disk.write(self.descriptor, [batch_head(self.number, self.position, synced, b"")], self.position)
+                self.told = synced
+
     def rotate(self) -> None:
-        """Go on in a new segment. The old one is on the disk first: only the last of all may have a torn end."""
-        if self.synced < self.position and not self.sync():
+        """Go on in a new segment. The old one is on the disk first, and the mark at its end, too: only the last of all
+        may have a torn end."""
+        if (self.synced < self.position and not self.sync()) or not self.sync():
             raise OSError(0, self.trouble)
         old = self.descriptor
         self.open()
@@ -141,6 +169,7 @@ class Writer:
         self.sync_times.note((time.perf_counter_ns() - began) // 1000)
         self.syncs += 1
         self.synced = self.position
+        self.mark()
         return True
 
     def sync_soon(self) -> None:
@@ -156,6 +185,8 @@ class Writer:
         """Once a second: what was left to gather, and what could not be written."""
         if self.pending or (self.thread is not None and self.thread.error is not None):
             self.write(False)
+        elif not self.is_lost:
+            self.mark()
 
     def fail(self, error: OSError) -> None:
         trouble = error.strerror or str(error)
@@ -172,6 +203,8 @@ class Writer:
         """A sync has failed: what is on the disk nobody knows, and asking again would not tell."""
         if not self.is_lost:
             self.is_lost = True
+            with contextlib.suppress(OSError):  # the next start is to read what the disk has, and nothing else
+                self.disk.forget(self.descriptor)
             self.trouble = error.strerror or str(error)
             self.pending.clear()
             self.pending_bytes = 0

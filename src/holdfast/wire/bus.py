@@ -117,6 +117,9 @@ BATCHBIT: Final = 130  # id, index u32, cause u8, name
 BATCHGOT: Final = 131  # id
 BATCHSTATE: Final = 132  # everything known of a batch
 
+SALVAGED: Final = 140  # number i64, count u16, ids (core/salvage.py)
+SEEN: Final = 141  # number i64, count u16, ids of those that are at most once and here
+
 
 class BadFrame(Exception):
     """Bytes that are no frame. The link is closed; nothing of the frame counts."""

@@ -8,10 +8,13 @@ from random import Random
 
 from holdfast.core.config import Config
 from holdfast.core.node import Node
+from holdfast.core.peers import PeerFacts
+from holdfast.journal import identity
 from holdfast.journal.disk import Disk
 from holdfast.journal.journal import Journal
 
 START_MS = 1_700_000_000_000
+LIFE = 7
 NODE_ID = b"0123456789abcdef" * 2 + b"01234567"
 
 
@@ -19,6 +22,9 @@ class Hasty(Disk):
     """Waits for nothing: for those who only look at what another disk has left."""
 
     def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_file(self, path: Path) -> None:
         pass
 
     def sync_folder(self, folder: Path) -> None:
@@ -31,15 +37,22 @@ class Life:
     def __init__(
         self, folder: Path, disk: Disk | None = None, *, now: int = START_MS, policy: str = "always",
         settings: dict[str, str] | None = None, segment_bytes: int = 64 << 20, is_kept: bool = True,
-        keep_bytes: int = 0,
+        keep_bytes: int = 0, others: int = 0,
     ) -> None:
+        """`others`: so many members beside it, that cannot be heard."""
         config = Config()
         for name, value in {"appendfsync": policy, "enable-debug": "yes", **(settings or {})}.items():
             config.set(name, value)
-        self.node = Node(config, NODE_ID, Random(now).randbytes, now, incarnation=7)
+        life = [*identity.lives(folder), LIFE][0]
+        self.node = Node(config, NODE_ID, Random(now).randbytes, now, incarnation=life)
+        for number in range(others):
+            peer = self.node.add_peer(PeerFacts(b"%040x" % (number + 1), 0, "127.0.0.1", 1 + number, 1001 + number))
+            assert peer is not None
+            peer.is_member = True
         self.node.set_time(now, now)
         self.session = self.node.connect("test")
         self.journal = Journal(self.node, folder, disk)
+        self.journal.heals = others > 0
         self.journal.writer.policy = policy
         self.journal.writer.segment_bytes = segment_bytes
         self.journal.keep(keep_bytes)
@@ -176,6 +189,19 @@ class CrashDisk(Disk):
     def sync(self, descriptor: int) -> None:
         self.step()
         self.open[descriptor].synced = self.open[descriptor].data
+
+    def sync_file(self, path: Path) -> None:
+        self.step()
+        file = self.folder(path.parent).all[path.name]
+        assert isinstance(file, Watched)
+        file.synced = file.data
+
+    def overwrite(self, path: Path, data: bytes, position: int) -> None:
+        self.step()
+        super().overwrite(path, data, position)
+        file = self.folder(path.parent).all[path.name]
+        assert isinstance(file, Watched)
+        file.data = file.synced = path.read_bytes()
 
     def sync_folder(self, folder: Path) -> None:
         self.step()

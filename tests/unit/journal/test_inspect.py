@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 from holdfast.cli.main import main
 from holdfast.core import records
 from holdfast.core.job import IN_DOUBT
-from holdfast.journal import inspect
+from holdfast.journal import identity, inspect
 from holdfast.journal.folder import JournalError, segment_path
 
-from .making import Life
+from .making import NODE_ID, Life
 from .test_own import own
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,6 +49,37 @@ def test_a_good_journal_is_called_good(folder: Path) -> None:
     result = run("check", folder)
     assert result.exit_code == 0 and "11 batches are good" in result.output
     assert run("repair", folder).output == "nothing had to be repaired\n"
+
+
+def test_a_repaired_journal_has_the_node_ask_before_it_queues_anything(folder: Path) -> None:
+    """Damage in the snapshot of a node that has others: what was cut out may be how a job ended."""
+    life = Life(folder)
+    assert life.journal.rewrite_now()
+    life.kill()
+    [path] = (folder / "journal").glob("*.snapshot")
+    damage(path, 300)
+    done = run("repair", folder).output
+    assert "are left out" in done and "Next:\n1. Start the node" in done
+    life = Life(folder, others=2, now=1_700_000_010_000)
+    assert life.node.salvage.is_on and life.bodies() == []
+    assert life.node.incarnation > 7, "others would count on what it had"
+    life.kill()
+
+
+def test_a_journal_without_any_header_is_repaired_by_what_lies_beside_it(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.add("kept")
+    life.kill()
+    path = segment_path(tmp_path / "journal", 1)
+    path.write_bytes(bytes(64) + path.read_bytes()[64:])
+    assert run("check", tmp_path).exit_code == 1
+    refused = run("repair", tmp_path)
+    assert refused.exit_code == 1 and "start the node without it" in refused.output
+    identity.save_incarnation(tmp_path, 7)
+    (tmp_path / "node-id").write_bytes(NODE_ID + b"\n")
+    assert "are left out" in run("repair", tmp_path).output
+    life = Life(tmp_path)
+    assert life.bodies() == [b"kept"]
 
 
 def test_dump_and_stats_tell_what_is_in_it(folder: Path) -> None:

@@ -360,3 +360,32 @@ def test_clients_are_told_how_far_loading_has_come(tmp_path: Path) -> None:
     assert len(life.percents) > 5
     assert life.percents == sorted(life.percents) and life.percents[-1] > 80
     assert life.add("x").startswith(b"DI")
+
+
+def test_what_a_full_disk_did_not_take_is_not_told_to_others(tmp_path: Path) -> None:
+    """Also in later turns that have nothing to write: until it is on the disk."""
+    disk = Failing()
+    life = Life(tmp_path, disk, others=1)
+    life.add("before")
+    disk.is_full = True
+    assert life.do("ADDJOB", "q", "not written", "0") == b""
+    assert life.do("QLEN", "q") == b":2\r\n", "who asks this node may know"
+    life.node.frames.append((life.node.peers[1], b"I hold it"))
+    assert not life.journal.commit()
+    disk.is_full = False
+    assert not life.journal.commit()
+    life.journal.tick()
+    assert life.journal.commit() and life.journal.writer.synced == life.journal.writer.position
+    life.kill()
+
+
+def test_after_a_failed_sync_nothing_is_told_to_others_any_more(tmp_path: Path) -> None:
+    disk = Failing()
+    life = Life(tmp_path, disk, others=1)
+    disk.is_broken = True
+    assert life.do("ADDJOB", "q", "lost", "0") == b""
+    disk.is_broken = False
+    life.journal.tick()
+    life.node.frames.append((life.node.peers[1], b"I hold it"))
+    assert not life.journal.commit()
+    life.kill()
