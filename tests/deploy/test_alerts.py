@@ -67,6 +67,7 @@ ILL: dict[str, dict[str, str]] = {
     "HoldfastJobsShortOfCopies": {f"holdfast_jobs_short_of_copies{{{NODE}}}": steady(1)},
     "HoldfastLinkDown": {f'holdfast_link_up{{{NODE},peer="b"}}': steady(0)},
     "HoldfastJournalFails": {f"holdfast_journal_up{{{NODE}}}": steady(0)},
+    "HoldfastJournalDamaged": {f"holdfast_journal_damages_total{{{NODE}}}": steady(1)},
     "HoldfastMemoryShort": {f"holdfast_memory_used_bytes{{{NODE}}}": steady(93)},
     "HoldfastQueueWaits": {f'holdfast_queue_oldest_age_seconds{{{NODE},queue="q"}}': steady(1000)},
     "HoldfastQueuePaused": {f'holdfast_queue_paused{{{NODE},queue="q",way="out"}}': f"1+0x{2 * MINUTES}"},

@@ -149,10 +149,15 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     if info.get("aof_enabled") != "1":
         yield Finding(REMARK, "the node keeps no journal: what no other node holds is gone when it stops",
                       "start it with --dir")
+    elif info.get("aof_last_sync_status", "ok") != "ok":
+        yield Finding(BAD, "the disk of the node has failed: it refuses jobs, and has left its cluster",
+                      "look at the disk (dmesg, smartctl). If it is well, start the node again with the same folder; "
+                      "if not, with an empty folder on another disk")
     elif info.get("aof_last_write_status") != "ok":
         yield Finding(BAD, "the journal cannot be written: the node refuses jobs", "make room on its disk; see its log")
     else:
         yield Finding(GOOD, "the journal is written")
+    yield from of_damage(info)
     if int(info.get("faults", 0)):
         words = f"the node met {some(int(info['faults']), 'fault')}"
         yield Finding(BAD, words, "its log has a traceback for each: report them")
@@ -163,6 +168,21 @@ def of_queues(queue: Queue) -> Iterator[Finding]:
         if each.paused != "none":
             words = f"the queue {each.name} is paused ({each.paused})"
             yield Finding(REMARK, words, f"`holdfast resume {each.name}`, if that is not meant")
+
+
+def of_damage(info: dict[str, str]) -> Iterator[Finding]:
+    """What the node has found wrong with its journal, and sees to by itself."""
+    doubtful, bad, aside = (int(info.get(name, 0)) for name in (
+        "aof_jobs_doubtful", "aof_damaged_files", "aof_set_aside_files"))
+    if doubtful:
+        yield Finding(REMARK, f"{some(doubtful, 'job')} of a damaged journal: the other nodes are asked about them",
+                      "bring back nodes that are away; after 90 s it goes on without them")
+    if bad:
+        yield Finding(REMARK, f"{some(bad, 'file')} of the journal changed on the disk: it is written anew",
+                      "look at the disk (dmesg, smartctl)")
+    if aside:
+        yield Finding(REMARK, f"{some(aside, 'damaged file')} of the journal {'is' if aside == 1 else 'are'} set aside",
+                      "nothing needs them. Look at the disk (dmesg, smartctl), then remove what ends in .damaged")
 
 
 def of_folder(folder: Path) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast.core import salvage
 from holdfast.core.node import Node
 from holdfast.core.session import Session
 from holdfast.journal import identity
@@ -22,6 +23,7 @@ from holdfast.journal.folder import JournalError
 from holdfast.journal.history import History
 from holdfast.journal.journal import Journal
 from holdfast.journal.own import Rewriting, Work
+from holdfast.journal.scrub import Scrub
 from holdfast.journal.writer import EVERYSEC
 from holdfast.shell.settings import Settings, SettingsError
 from holdfast.shell.telling import Telling
@@ -46,6 +48,8 @@ class Keeping:
         self.percent = 100
         self.history: History | None = None
         self.telling = Telling(node)
+        self.scrub: Scrub | None = None  # of the journal that is loaded
+        self.scrubbing: asyncio.Task[None] | None = None
         self.on_switch: Callable[[], None] = lambda: None  # `commit` is another one than before
 
     def folder(self) -> Path:
@@ -54,7 +58,9 @@ class Keeping:
 
     def new_journal(self) -> Journal:
         journal = Journal(self.node, self.folder())
+        journal.heals = salvage.others(self.node) != 0
         self.journal = journal
+        self.scrub = Scrub(journal.all, journal.note)
         self.apply_settings()
         return journal
 
@@ -121,6 +127,22 @@ class Keeping:
             work = journal.next_work(number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size"))
             if work is not None:
                 self.begin_work([work])
+        if self.scrubbing is None and number("journal-scrub-bytes") and not journal.is_beginning:
+            self.scrubbing = asyncio.create_task(self.scrub_some(number("journal-scrub-bytes")))
+
+    async def scrub_some(self, size: int) -> None:
+        """The bytes of this second: a thread reads them, since a disk may take its time."""
+        try:
+            scrub = self.scrub
+            reading = None if scrub is None else scrub.next()
+            if scrub is not None and reading is not None and await asyncio.to_thread(reading.step, size):
+                scrub.end(reading)
+        finally:
+            self.scrubbing = None
+
+    def has_failed(self) -> bool:
+        """Whether what is on the disk is not known, and will not be before another start."""
+        return self.journal is not None and any(each.writer.is_lost for each in self.journal.all())
 
     # -- settings ------------------------------------------------------------------------------------------
 
@@ -197,6 +219,7 @@ class Keeping:
         """What is in it gets old from now on, and must not be loaded."""
         journal, self.journal = self.journal, None
         assert journal is not None
+        self.scrub = None
         self.stop_rewriting()
         if self.beginning is not None:
             self.beginning.stop()
@@ -239,7 +262,7 @@ class Keeping:
         elif self.rewriting is not None:
             self.node.answer(session, IN_PROGRESS)
         else:
-            self.begin_work([Rewriting(files) for files in [self.journal, *self.journal.own.all()]])
+            self.begin_work([Rewriting(files) for files in self.journal.all()])
             self.node.answer(session, STARTED)
 
     def begin_work(self, works: Sequence[Work]) -> None:
@@ -278,6 +301,10 @@ class Keeping:
             rewriting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await rewriting
+        if self.scrubbing is not None:
+            await self.scrubbing
+        if self.scrub is not None:
+            self.scrub.stop()
         self.finish_beginning()
         if self.journal is not None:
             self.journal.close(with_snapshot=self.is_saved_at_end and not self.node.is_loading)
@@ -304,12 +331,19 @@ class Keeping:
             "aof_rewrite_in_progress": str(int(self.rewriting is not None)),
             "aof_last_rewrite_time_sec": str(int(journal.rewrite_seconds)),
             "aof_last_bgrewrite_status": "err" if journal.rewrite_error else "ok",
+            "aof_last_sync_status": "err" if self.has_failed() else "ok",
             "aof_last_write_status": "err" if writer.trouble else "ok",
             "aof_current_size": str(journal.size()),
             "aof_base_size": str(journal.base_bytes),
-            "aof_kept_bytes": str(sum(files.kept_bytes for files in [journal, *journal.own.all()])),
+            "aof_kept_bytes": str(sum(files.kept_bytes for files in journal.all())),
             "aof_pending_bytes": str(writer.pending_bytes),
             "aof_written_bytes": str(writer.written),
             "aof_syncs": str(writer.syncs),
+            "aof_damages_found": str(self.node.counters.get("journal-damaged", 0)),
+            "aof_damaged_files": str(sum(len(files.wounded) for files in journal.all())),
+            "aof_set_aside_files": str(journal.set_aside()),
+            "aof_jobs_doubtful": str(self.node.salvage.count()),
+            "aof_scrubbed_files": str(0 if self.scrub is None else self.scrub.files_read),
+            "aof_scrubbed_bytes": str(0 if self.scrub is None else self.scrub.bytes_read),
             "aof_load_usec": str(int(journal.load_seconds * 1e6)),
         }

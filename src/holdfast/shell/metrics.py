@@ -117,6 +117,9 @@ def take(server: Server) -> Snapshot:
         writer = journal.writer
         add("holdfast_journal_up", 0.0 if writer.trouble else 1.0)
         add("holdfast_journal_bytes", journal.size())
+        add("holdfast_journal_damages_total", node.counters.get("journal-damaged", 0))
+        add("holdfast_journal_scrubbed_bytes_total", number("aof_scrubbed_bytes", 0.0))
+        add("holdfast_jobs_doubtful", node.salvage.count())
         add("holdfast_journal_unsynced_bytes", max(0, writer.position - writer.synced))
         add("holdfast_journal_written_bytes_total", writer.written)
         add("holdfast_journal_syncs_total", writer.syncs)

@@ -114,6 +114,7 @@ class Server:
             self.loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
         self.loop.add_signal_handler(signal.SIGHUP, self.reload)
         calm_collector()
+        self.remember_nodes()
         await self.load()
         self.bus = self.open_bus()
         if self.metrics is not None:
@@ -131,7 +132,8 @@ class Server:
             sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
-            await self.bus.close()
+            if self.bus is not None:
+                await self.bus.close()
             await self.guard.close()
             if self.siblings is not None:
                 self.siblings.close()
@@ -217,6 +219,8 @@ class Server:
             seconds += 1
             self.sockets.sweep()
             self.keeping.tick()
+            if self.keeping.has_failed() and self.bus is not None:
+                await self.give_up_place()
             self.save_nodes()
             if self.metrics is not None:
                 self.metrics.tick()
@@ -225,6 +229,16 @@ class Server:
                 self.siblings.tell_figures()
             if seconds % COLLECT_ALL_S == 0 and self.node.jobs < COLLECT_ALL_JOBS_MAX:
                 gc.collect()
+
+    async def give_up_place(self) -> None:
+        """The disk has failed: the other nodes are to see that, and to do what can be done without this one."""
+        bus, self.bus = self.bus, None
+        assert bus is not None
+        await bus.close()
+        self.sockets.links.drop_all("its disk has failed")
+        log.critical("this node has left its cluster: its disk has failed, and others now hand out what they have "
+                     "copies of. Look at the disk (dmesg, smartctl). If it is well again, start the node with the "
+                     "same folder; if not, with an empty folder on another disk, and it gets its copies back")
 
     def stop(self, why: str) -> None:
         log.info("stopping: %s", why)
@@ -337,18 +351,18 @@ class Server:
             bus.listen(listener)
         for text, place in self.joins.items():
             membership.invite(self.node, str(place).encode(), text.partition("@")[0], NEVER)
-        self.remember_nodes()
+        if len(self.node.peers) > 1:
+            self.node.alarms.at_latest(self.node.beat, self.node.now)
         log.info("bus on %s:%d%s", addresses[0], self.bus_port, "" if secret else ", for nodes of this machine only")
         return bus
 
     def remember_nodes(self) -> None:
-        """Nodes that were members when this one last ran still are. The node's beat will ask for links with them."""
+        """Nodes that were members when this one last ran still are, whatever has become of the journal."""
         for node_id, host, port, bus_port in self.settings.known_nodes():
             if node_id not in self.node.by_id:
                 peer = self.node.add_peer(PeerFacts(node_id, 0, host, port, bus_port))
                 if peer is not None:
                     peer.is_member = True
-                    self.node.alarms.set(self.node.beat, self.node.now)
 
     def bind_bus(self, addresses: list[str]) -> list[socket.socket]:
         """Where others look for it: port + 10000, unless it was said otherwise, or the system chose a higher port."""
