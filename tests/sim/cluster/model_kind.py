@@ -29,6 +29,15 @@ class ModelKind:
     def make_room(self, machine: Any) -> None:
         return None
 
+    def refuse(self, machine: Any, why: bytes) -> None:
+        return None
+
+    def remember(self, machine: Any, known: list[Any]) -> None:
+        return None
+
+    def all_records(self, machine: Any) -> list[bytes]:
+        return list(machine.loaded)
+
     def must_sync(self, machine: Any) -> bool:
         return False
 

@@ -569,7 +569,8 @@ class Model:
 
     # -- restart
     def load(self, records):
-        for rec in map(json.loads, records):
+        self.loaded = [each for each in records if each.startswith(b"[")]  # what is damaged is something else
+        for rec in map(json.loads, self.loaded):
             op, id = rec[0], rec[1]
             if op == "met":
                 self.incarnations[id] = rec[2]

@@ -33,6 +33,14 @@ Membership that nobody tidies up, and machines that come back at a bad moment (`
     recrash     one node                 kill, restart, and a power cut `amount` ms after the restart
     reclock     one node                 kill; its wall clock is wrong by `amount` ms when it restarts
     freeze      some nodes               SIGSTOP of them all, for longer than node-timeout as well as shortly
+
+Disks that fail (`draw_disks`). What was synced is damaged at a minority of the nodes only:
+
+    damage      one node                 kill; `amount` places of what was synced are not as they were written, since
+                                         bits flipped, or a write was lost or went elsewhere. 0: a header is gone
+    full        one node                 nothing can be written
+    slowsync    one node                 each sync takes `amount` ms, with everybody waiting
+    eio         one node                 a sync fails: the node gives up its place, and what it had not synced is lost
 """
 from __future__ import annotations
 
@@ -52,9 +60,13 @@ MEMBERS: Final = ("gone", "stranger", "strangers", "join")
 RESTARTS: Final = ("recrash", "reclock")
 FREEZES: Final = ("freeze",)
 UNTIDY: Final = (*MEMBERS, *RESTARTS, *FREEZES)
-KINDS: Final = (*PARTITIONS, *LINKS, *STOPS, *LOSSES, *OTHERS, *ADMIN, *UNTIDY)
+DISKS: Final = ("damage", "full", "slowsync", "eio")
+KINDS: Final = (*PARTITIONS, *LINKS, *STOPS, *LOSSES, *OTHERS, *ADMIN, *UNTIDY, *DISKS)
 CLOCKS: Final = ("jump", "reclock")
 """Kinds whose `amount` is what a wall clock is wrong by."""
+
+DISKS_SHARE: Final = 0.25
+"""Of all seeds, so many have faults of `draw_disks`."""
 
 UNTIDY_SHARE: Final = 0.3
 """Of all seeds, so many have faults of `draw_untidy`."""
@@ -87,7 +99,7 @@ class Faults:
 
     @property
     def has_partition(self) -> bool:
-        return any(fault.kind in (*PARTITIONS, *STOPS, *UNTIDY) for fault in self.schedule)
+        return any(fault.kind in (*PARTITIONS, *STOPS, *UNTIDY, *DISKS) for fault in self.schedule)
 
 
 CALM: Final = Faults()
@@ -179,3 +191,24 @@ def draw_untidy_fault(dice: Random, kind: str, names: str, joins: str, fault_ms:
         who = "".join(dice.sample(names, dice.choice([1, 1, 1, len(names) - 1])))
         for_ms = dice.choice([dice.randint(100, 3_000), dice.randint(3_000, 25_000)])
     return Fault(at_ms, kind, who, for_ms, amount)
+
+
+def draw_disks(seed: int, names: str, fault_ms: int) -> tuple[Fault, ...]:
+    """Disks that fail: with dice of their own, too. Damage is done to fewer than half of the nodes."""
+    dice = Random(f"{seed}/disks/0")
+    if dice.random() >= DISKS_SHARE:
+        return ()
+    damaged = dice.sample(names, (len(names) - 1) // 2)
+    kinds = [kind for kind in DISKS if dice.random() < 0.5 and (kind != "damage" or damaged)]
+    faults: list[Fault] = []
+    for i in range(dice.choice([1, 1, 2, 3]) if kinds else 0):
+        own = Random(f"{seed}/disks/{i + 1}")
+        kind = own.choice(kinds)
+        who, at_ms, amount = own.choice(damaged if kind == "damage" else names), own.randrange(fault_ms), 0
+        for_ms = own.choice([own.randint(50, 2_000), own.randint(2_000, 15_000)])
+        if kind == "damage":
+            amount = own.choice([0, 1, 1, 2, 5])
+        elif kind == "slowsync":
+            amount = own.choice([20, 200, 1_000, 3_000])
+        faults.append(Fault(at_ms, kind, who, for_ms, amount))
+    return tuple(faults)

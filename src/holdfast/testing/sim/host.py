@@ -31,6 +31,8 @@ WIPE: Final = "wipe"  # the machine dies and its disk with it
 REWRITE_MS: Final = 3_000
 SLICE_BYTES: Final = 500
 
+NO_ROOM: Final = b"MISCONF the journal cannot be written (No space left on device)"
+
 PORT: Final = 7711
 BUS_PORT: Final = 17711
 
@@ -81,7 +83,8 @@ class Host:
         self.epoch += 1
         self.clock.reboot(cluster.now)
         is_new = self.incarnation == 0 or self.disk.policy == NONE
-        if is_new:
+        is_damaged = self.disk.is_damaged and "damage-keeps-life" not in cluster.mutants
+        if is_new or is_damaged:
             self.incarnation = self.epoch  # a later life has a higher number
         self.birth = self.new_birth()
         node = cluster.kind.build(self.birth)
@@ -89,8 +92,13 @@ class Host:
         self.ghost = None
         self.alarm = NEVER
         node.set_time(self.clock.mono(cluster.now), self.clock.wall(cluster.now))
-        if self.disk.records or not is_new:
-            node.load(list(self.disk.records))
+        records = self.disk.load("loaded-not-synced" not in cluster.mutants)
+        if is_damaged:
+            cluster.kind.remember(node, [cluster.kind.facts(birth) for birth in self.met()])
+        if records or not is_new:
+            node.load(records)
+        if is_damaged:
+            self.disk.replace(cluster.kind.all_records(node))
         if self.epoch > 1:
             cluster.counters["restarts"] += 1
             cluster.history.mark(cluster.now, NEMESIS, self.name, "restart", new=is_new)
@@ -99,6 +107,13 @@ class Host:
         if self.epoch > 1 and not self.has_met:
             cluster.join(self)  # as its command line says; who has met somebody has that on its disk
         cluster.update_calm()
+
+    def met(self) -> list[Birth]:
+        """Nodes that it has met: their names are in a file of their own, whatever has become of the journal."""
+        cluster = self.cluster
+        met = cluster.moments.has_met
+        others = [host for host in cluster.hosts.values() if frozenset((self.node_id, host.node_id)) in met]
+        return [host.birth for host in others if host.birth is not None]
 
     def new_birth(self) -> Birth:
         cluster = self.cluster
@@ -120,6 +135,9 @@ class Host:
         lost = 0
         cluster.moments.dies(self)
         self.died = how
+        if self.disk.waiting:
+            cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=False, records=len(self.disk.waiting))
+        self.disk.stop(cluster.now)
         if how == WIPE or self.disk.policy == NONE:
             self.lose_disk()
         elif how == POWER:
@@ -148,6 +166,31 @@ class Host:
         cluster.moments.lost_t = cluster.now
         self.disk.wipe()
         self.incarnation = 0
+
+    def damage_disk(self, dice: Random, places: int) -> None:
+        """The process is down, and some of what it had synced is not any more as it was."""
+        if self.node is not None or self.is_gone or not self.disk.records:
+            return
+        self.note_damage(self.disk.damage(dice, places))
+
+    def note_damage(self, lost: int) -> None:
+        """So many records are not what they were."""
+        cluster = self.cluster
+        self.disk.is_damaged = True
+        self.ghost = None
+        cluster.history.mark(cluster.now, NEMESIS, self.name, "loss", wiped=True, records=lost)
+        cluster.moments.lost_t = cluster.now
+
+    def make_room(self) -> None:
+        """The disk was full and is not any more: what waited is written."""
+        disk = self.disk
+        if disk.is_full:
+            disk.is_full = False
+            waiting, disk.waiting = disk.waiting, []
+            if self.node is not None:
+                disk.write(waiting, self.cluster.now, disk.owes)
+                disk.owes = False
+                self.cluster.kind.refuse(self.node, b"")
 
     def make_stranger(self, how: str, door: str) -> None:
         """The node is gone for good, though its cluster counts it in, and another will have its address."""
@@ -255,11 +298,53 @@ class Host:
         if self.doom and records:
             self.die_in_turn(records)
             return
-        if records:
+        if self.disk.is_full and self.disk.policy != NONE:
+            if records:
+                self.disk.waiting += records
+                self.disk.owes = self.disk.owes or self.disk.needs_sync(must_sync)
+                cluster.kind.refuse(node, NO_ROOM)
+            is_told = len(records) > 0 or (len(node.frames) > 0 and "owed-words-leave" not in cluster.mutants)
+            if self.disk.owes and is_told:
+                self.break_off(node)
+                return
+        elif records:
             self.disk.write(records, cluster.now, must_sync)
             if cluster.rewrites:
                 self.rewrite_some(node)
             cluster.kind.make_room(node)
+            if self.disk.slow_ms and self.disk.needs_sync(must_sync):
+                self.wait_for_sync(node)
+                return
+        self.speak(node)
+
+    def wait_for_sync(self, node: Machine) -> None:
+        """Nothing of the turn leaves before its records are on the disk, and that takes long."""
+        cluster = self.cluster
+        self.is_paused = True
+        cluster.update_calm()
+
+        def synced(_: None) -> None:
+            if self.node is node:
+                self.speak(node)
+                self.resume()
+
+        cluster.push(cluster.now + self.disk.slow_ms, synced, None)
+
+    def break_off(self, node: Machine) -> None:
+        """What this turn would have said is not on the disk and should be: nothing is said, to nobody."""
+        owed, self.owed = self.owed, []
+        woken = [self.clients.get(session) for session, _ in node.wakeups]
+        del node.wakeups[:], node.frames[:]
+        for client in [*[client for client, _ in owed], *woken]:
+            if client is not None:
+                client.close()
+        for end in list(self.linked.values()):
+            self.cluster.network.close(end, is_polite=True)
+        self.arm(node)
+
+    def speak(self, node: Machine) -> None:
+        """What the turn came to leaves."""
+        cluster = self.cluster
         for event, job in cluster.kind.take_told(node):
             cluster.history.mark(cluster.now, WATCH, self.name, "told", event=event, job=job)
         frames = node.frames

@@ -5,6 +5,7 @@ Begin and end are marked in the history, so that checkers know what the nodes ha
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from holdfast.testing.history import NEMESIS
@@ -286,6 +287,32 @@ class Nemesis:
         host.crash(KILL)
         host.clock.skew += fault.amount
         return host.boot
+
+    # -- disks that fail -----------------------------------------------------------------------------------
+
+    def do_damage(self, fault: Fault) -> Undo:
+        host = self.cluster.hosts[fault.who]
+        host.crash(KILL)
+        host.damage_disk(Random(f"{self.cluster.seed}/damage/{self.count}"), fault.amount)
+        return host.boot
+
+    def do_full(self, fault: Fault) -> Undo:
+        host = self.cluster.hosts[fault.who]
+        host.disk.is_full = host.node is not None
+        return host.make_room
+
+    def do_slowsync(self, fault: Fault) -> Undo:
+        disk = self.cluster.hosts[fault.who].disk
+        disk.slow_ms = fault.amount
+
+        def quick() -> None:
+            disk.slow_ms = 0
+
+        return quick
+
+    def do_eio(self, fault: Fault) -> Undo:
+        """It refuses everybody and ends its links, so it is as good as down until somebody starts it again."""
+        return self.stop(fault.who, POWER)
 
     def do_freeze(self, fault: Fault) -> Undo:
         frozen = [host for host in map(self.cluster.hosts.__getitem__, fault.who) if not host.is_paused]

@@ -216,7 +216,8 @@ def with_untidy(seed: int, names: str, has_homes: bool, schedule: tuple[Fault, .
     if has_homes and "members-with-keys" in DRAWN:
         kinds = [kind for kind in kinds if kind not in faults_of.MEMBERS]
     untidy = faults_of.draw_untidy(seed, names, NAMES[len(names):], FAULT_MS, tuple(kinds))
-    return tuple(sorted((*schedule, *untidy), key=lambda fault: fault.at_ms))
+    disks = faults_of.draw_disks(seed, names, FAULT_MS)
+    return tuple(sorted((*schedule, *untidy, *disks), key=lambda fault: fault.at_ms))
 
 
 def draw_memory(dice: Random, is_tight: bool) -> tuple[tuple[str, str], ...]:

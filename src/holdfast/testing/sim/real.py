@@ -105,6 +105,22 @@ class Real:
         walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
         return walk
 
+    def refuse(self, machine: Any, why: bytes) -> None:
+        machine.refuse(why)
+
+    def remember(self, machine: Any, known: list[Any]) -> None:
+        for facts in known:
+            if facts.node_id not in machine.by_id:
+                machine.add_peer(facts).is_member = True
+
+    def all_records(self, machine: Any) -> list[bytes]:
+        walk = self.walk(machine)
+        assert walk is not None
+        found: list[bytes] = []
+        while not walk.is_done:
+            found += walk.take_records(1 << 20)
+        return found
+
     def force_holders(self, machine: Any, node_ids: list[bytes] | None) -> None:
         machine.force_holders = node_ids
 

@@ -48,6 +48,15 @@ class Story:
     def take_told(self, machine: Any) -> list[tuple[str, str]]:
         return self.kind.take_told(machine.machine)
 
+    def refuse(self, machine: Any, why: bytes) -> None:
+        self.kind.refuse(machine.machine, why)
+
+    def remember(self, machine: Any, known: list[Any]) -> None:
+        self.kind.remember(machine.machine, known)
+
+    def all_records(self, machine: Any) -> list[bytes]:
+        return self.kind.all_records(machine.machine)
+
     def must_sync(self, machine: Any) -> bool:
         return self.kind.must_sync(machine.machine)
 

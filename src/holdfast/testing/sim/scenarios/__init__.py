@@ -21,6 +21,7 @@ from holdfast.testing.sim.scenarios import (
     batches,
     bounds,
     claims,
+    disks,
     expiry,
     fates,
     groups,
@@ -40,8 +41,8 @@ from holdfast.testing.sim.transcript import Story, text_of
 SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
-        acks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages, handbacks,
-        slow_nodes, expiry,
+        acks, disks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages,
+        handbacks, slow_nodes, expiry,
     )
     for each in scenarios_of(module)
 }
