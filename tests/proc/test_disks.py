@@ -148,15 +148,6 @@ def test_a_journal_cannot_be_switched_on_without_room(disk: SmallDisk) -> None:
         until(lambda: node.info(client, "persistence")["aof_state"] == "on")
 
 
-@pytest.fixture(scope="session")
-def failing_sync(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("library") / "failing_sync.so"
-    subprocess.run(
-        ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "failing_sync.c"), "-ldl"], check=True
-    )
-    return library
-
-
 @pytest.mark.parametrize("policy", ["everysec", "always"])
 def test_a_failed_sync_refuses_until_a_restart_and_is_never_tried_again(
     tmp_path: Path, failing_sync: Path, policy: str

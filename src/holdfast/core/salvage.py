@@ -247,9 +247,9 @@ def settle(node: Node) -> None:
         record(node)
     node.count("salvaged")
     for job in found.jobs:
-        if job.state == DEAD:
+        if job.state == DEAD or (job.state == ACTIVE and fate.is_to_be_told(job)):
             fate.spread(node, job)
     for job in found.held:
-        if job.state == ACTIVE and job.responsible == ME and job.qtime == 0:
+        if job.state == ACTIVE and job.qtime == 0:
             job.flags |= QUEUED_BEFORE
             node.wake_at(job, node.now)

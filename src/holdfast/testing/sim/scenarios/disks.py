@@ -155,6 +155,24 @@ def a_node_that_crashes_before_all_have_answered_asks_again(new: New) -> None:
 
 
 @catches()
+def two_that_doubt_the_same_job_do_not_wait_for_each_other(new: New) -> None:
+    """Both holders have a damaged disk, come back together, and ask each other. One of them queues the job."""
+    sim = new(nodes="ABC", seed=511, settings=QUICK)
+    jobs = [sim.add_job(at="A", replicate=2, retry_s=3, holders="AB") for _ in range(6)]
+    sim.run_for(seconds=1)
+    for name in "AB":
+        spoil(sim, name, lambda record: record[0] == records.NODE)
+    sim.cut("A", from_="C")
+    sim.restart("AB")
+    sim.run_for(seconds=5)
+    sim.heal()
+    sim.consume_everything()
+    sim.run_for(seconds=20)
+    assert all(sim.history.deliveries(job) >= 1 for job in jobs), "waiting for each other"
+    end_well(sim)
+
+
+@catches()
 def a_full_disk_takes_nothing_that_it_does_not_keep(new: New) -> None:
     sim = new(nodes="ABC", seed=508, settings=QUICK)
     kept = sim.add_job(at="A", replicate=2, retry_s=5, holders="AB")
