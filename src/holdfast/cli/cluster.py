@@ -15,7 +15,7 @@ from holdfast.client.pool import Pool
 from holdfast.client.target import parse_address
 
 LEFT = "cluster_leaving_"
-OF_NODES = {name: name for name in ("id", "address", "state", "flags", "link")}
+OF_NODES = {name: name for name in ("id", "address", "state", "link", "flags")}
 LOOK_S = 0.2
 PREFIX_MIN = 4
 """Digits of an id, as few as a person will type; they must fit one node."""
@@ -47,7 +47,8 @@ def cluster_nodes(connect: str, as_json: bool) -> None:
 
 def row_of(each: Member, host: str) -> dict[str, str]:
     """`host`: how we came; a node that was never told how it is called from outside does not know."""
-    return {"id": each.id, "address": f"{each.host or host}:{each.port}", "state": each.state, "flags": each.flags,
+    return {"id": each.id, "address": f"{each.host or host}:{each.port}", "state": each.state,
+            "flags": "" if each.flags == "noflags" else each.flags,
             "link": "connected" if each.is_linked else "disconnected"}
 
 

@@ -16,7 +16,7 @@ import click
 
 from holdfast import doors
 from holdfast.cli.where import connect_option
-from holdfast.client.errors import Error
+from holdfast.client.errors import Error, Unreachable
 from holdfast.client.queue import Queue
 from holdfast.client.text import visible
 
@@ -41,6 +41,9 @@ def asking(url: str) -> Iterator[Queue]:
     try:
         with doors.open(url) as queue:
             yield queue
+    except Unreachable as error:
+        fail(f"{error}. Start a node (`holdfast node`, or `holdfast up`), or say where one is: --connect HOST:PORT, or "
+             "the variable HOLDFAST_URL")
     except Error as error:
         fail(str(error))
 

@@ -11,6 +11,7 @@ import click
 from holdfast.cli.common import NOTHING, asking, connected, did_you_mean, fail, named, plain, show, show_one, some
 from holdfast.cli.listing import answered, filters, listed, near_nodes
 from holdfast.client.figures import TITLES
+from holdfast.client.members import NEAR
 from holdfast.client.text import visible
 from holdfast.core import states
 
@@ -65,7 +66,7 @@ def fits(name: str, pattern: str) -> bool:
 
 def for_a_table(row: dict[str, Any]) -> dict[str, Any]:
     paused = "-" if row["paused"] == "none" else row["paused"]
-    return {**row, "name": row["name"] or "(empty)", "paused": paused, "longest_wait": f"{row['longest_wait']} s"}
+    return {**row, "name": row["name"] or "(empty)", "paused": paused, "longest_wait": span(row["longest_wait"])}
 
 
 def say_paused(rows: list[dict[str, Any]]) -> None:
@@ -120,28 +121,55 @@ def show_job(job_id: str, connect: str, as_json: bool) -> None:
         show_one(best, True)
         return
     trace = str(best.pop("trace", ""))
-    show_one({name: for_people(name, value) for name, value in best.items()}, False)
+    show_one(for_people(best), False)
     for line in trace.splitlines():
         click.echo(visible(line))
 
 
-def for_people(name: str, value: Any) -> str:
-    """A value of SHOW in words."""
-    if name == "headers" and isinstance(value, list):
+LABELS = {
+    "repl": "copies asked for", "ttl": "expires in", "ctime": "added", "retry": "time of a worker",
+    "nacks": "given back", "additional-deliveries": "queued again", "nodes-delivered": "holders",
+    "nodes-confirmed": "confirmed by", "next-requeue-within": "queued again in", "next-awake-within": "looked at in",
+    "backoff-ms": "first backoff", "backoff-most-ms": "longest backoff", "leased-ms": "with the worker for",
+}
+SECONDS = ("ttl", "delay", "retry")
+
+
+def for_people(row: dict[str, Any]) -> dict[str, str]:
+    """What SHOW says in words; what a job does not have is left out."""
+    found = {LABELS.get(name, name): in_words(name, value) for name, value in row.items() if name != "tries"}
+    for number, each in enumerate(row.get("tries") or (), 1):
+        how, _, worker, began, ended, error = each[:6]
+        by, why = f" by {worker}" if worker else "", f": {error}" if error else ""
+        found[f"try {number}"] = f"{when(began / 1000)}{by}, {how} after {span((ended - began) / 1000)}{why}"
+    return {name: words for name, words in found.items() if words}
+
+
+def in_words(name: str, value: Any) -> str:
+    if name == "headers":
         return ", ".join(f"{key}: {text}" for key, text in zip(value[::2], value[1::2], strict=True))
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
+        return ", ".join(each[:NEAR] for each in value)
     if value is None:
-        return "-"
+        return ""
     if name == "status" and value.encode() in states.ABOUT:
         return f"{value}: {states.ABOUT[value.encode()]}"
-    if name == "ctime":
-        return when(value / 1e9)
-    if name in ("ttl", "delay", "retry"):
-        return f"{value} s"
-    if isinstance(value, int) and (name.endswith(("-within", "-ms"))):
-        return f"{value / 1000:g} s"
+    if name in ("ctime", "died"):
+        return when(value / (1e9 if name == "ctime" else 1e3))
+    if name in SECONDS:
+        return span(value)
+    if name.endswith(("-within", "-ms")):
+        return span(value / 1000)
     return str(value)
+
+
+def span(seconds: float) -> str:
+    """A time in its largest unit, with the next one."""
+    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= 2 * size:
+            rest = int(seconds % size // small)
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{seconds:.3g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def when(seconds: float | None) -> str:
@@ -167,8 +195,9 @@ def explain(job_id: str, connect: str, as_json: bool) -> None:
         sys.exit(NOTHING if found.state == "unknown" else 0)
     click.echo(visible(f"{found.state}: {found.summary}"))
     for reason in found.reasons:
-        until = f" (in {reason.ms_until / 1000:.1f} s)" if reason.ms_until is not None else ""
-        click.echo(visible(f"  {reason.code}: {reason.words}{until}"))
+        until = f" (ends in {span(reason.ms_until / 1000)})" if reason.ms_until is not None else ""
+        said = "" if reason.words == found.summary else f": {reason.words}"  # of one reason the summary has said it
+        click.echo(visible(f"  {reason.code}{said}{until}"))
     for line in found.history:
         first, *further = line.splitlines()
         click.echo(visible(f"  · {first}"))
@@ -214,4 +243,4 @@ def numbered(facts: dict[str, str]) -> dict[str, str | int]:
 
 
 def ago(ms: Any) -> str:
-    return f"{ms // 1000} s" if isinstance(ms, int) else "-"
+    return span(ms // 1000) if isinstance(ms, int) else "-"

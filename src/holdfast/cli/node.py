@@ -61,7 +61,9 @@ def node(
         if not separator:
             fail(f"--set takes name=value, not '{pair}'")
         if name not in BY_NAME:
-            fail(f"there is no setting '{name}'")
+            from holdfast.cli.common import did_you_mean
+
+            fail(f"there is no setting '{name}'{did_you_mean(name, BY_NAME)}")
         flags[name] = value
     given_by_flag = (
         ("port", port), ("bind", bind), ("dir", folder), ("join", " ".join(joins) or None),

@@ -96,9 +96,10 @@ def test_a_job_is_shown_in_words(port: int) -> None:
     with doors.open(f"holdfast://127.0.0.1:{port}") as queue:
         job = queue.add("words", "x", headers={"a": "b"}, retry=300)
     shown = run(look.show_job, port, job).stdout
-    lines = dict(line.split(None, 1) for line in shown.splitlines())
-    assert lines["ctime"].startswith("2") and lines["ctime"].count(":") == 2
-    assert (lines["retry"], lines["headers"], lines["next-requeue-within"]) == ("300 s", "a: b", "-")
+    lines = {name: text.strip() for name, _, text in (line.partition("  ") for line in shown.splitlines())}
+    assert lines["added"].startswith("2") and lines["added"].count(":") == 2
+    assert (lines["time of a worker"], lines["headers"]) == ("5 min", "a: b")
+    assert "queued again in" not in lines, "it waits for no time"
     assert "None" not in shown and "[" not in shown
     assert isinstance(json.loads(run(look.show_job, port, job, "--json").stdout)["ctime"], int)
 
