@@ -13,7 +13,7 @@ What comes back is the same `Queue` (or `AsyncQueue`) whatever the url says, so 
 queue to a cluster is a change of a string. Settings of an embedded node go after a question mark:
 `memory:?maxmemory=100mb` (`holdfast.embedded.SETTINGS` are those that mean something there).
 
-A bare `host:port`, or several with commas, is taken for `holdfast://host:port`.
+A bare `host:port`, or several with commas, is taken for `holdfast://host:port`, and `:port` is one on this machine.
 
 A connection is tried at once: a wrong address, a wrong password or a missing one is an exception here and
 not a surprise at the first job.
@@ -42,6 +42,8 @@ THROUGH: Final = ("http", "https", "grpc", "grpcs")
 HOST: Final = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d+)?"
 BARE: Final = re.compile(rf"(?:[^@/\s]*@)?{HOST}(?:,{HOST})*")
 """Hosts and ports without a scheme."""
+SHORT: Final = re.compile(r":\d+")
+"""A port of this machine."""
 
 
 def open(
@@ -136,6 +138,8 @@ async def aopen(
 
 def url_of(place: str) -> str:
     """A place as somebody types it, as a url: `10.0.0.1:7711` is at a node."""
+    if SHORT.fullmatch(place):
+        return f"holdfast://127.0.0.1{place}"
     is_host = ("." in place or ":" in place or place == "localhost") and BARE.fullmatch(place) is not None
     is_scheme = place.partition(":")[0].lower() in (*PLAIN, *THROUGH)
     return f"holdfast://{place}" if is_host and not is_scheme else place

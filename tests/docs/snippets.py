@@ -34,7 +34,7 @@ SHOWN_ID = re.compile(r"DI[0-9a-f…]+SQ")
 PRINTS = re.compile(r"# → (.*)$", re.MULTILINE)
 PORT = re.compile(r"\b(1?)(771[1-9])\b")
 BUS_PORT_OFFSET = 10_000
-CLIENT = re.compile(r"\bholdfast (cli|bench)\b(?! -p)")
+CLIENT = re.compile(r"\bholdfast (cli|bench)\b(?! --connect)")
 STARTS_NODE = re.compile(r"^\$ holdfast node .*--port (\d+).*&$", re.MULTILINE)
 COMMAND_SECONDS_MAX = 30.0
 START_SECONDS_MAX = 20.0
@@ -100,7 +100,7 @@ def localised(text: str, ports: dict[str, str]) -> str:
         return str(int(ports[name]) + BUS_PORT_OFFSET) if found.group(1) else ports[name]
 
     moved = PORT.sub(other, text)
-    return CLIENT.sub(lambda found: f"holdfast {found.group(1)} -p {ports['7711']}", moved)
+    return CLIENT.sub(lambda found: f"holdfast {found.group(1)} --connect :{ports['7711']}", moved)
 
 
 def wait_for_node(port: int) -> None:

@@ -141,7 +141,7 @@ def test_an_unknown_option_is_refused_behind_every_door(stub: Stub) -> None:
     ("10.0.0.1", "holdfast://10.0.0.1"), ("nonsense", "nonsense"), ("ftp:x", "ftp:x"),
     ("a:1,b:2", "holdfast://a:1,b:2"), ("[::1]:7711", "holdfast://[::1]:7711"), ("ada@a:1", "holdfast://ada@a:1"),
     ("memory:", "memory:"), ("file:./jobs", "file:./jobs"), ("http://g:7780", "http://g:7780"),
-    ("redis://a:1", "redis://a:1"),
+    ("redis://a:1", "redis://a:1"), (":7712", "holdfast://127.0.0.1:7712"),
 ])
 def test_a_host_and_a_port_are_a_url_of_a_node(place: str, url: str) -> None:
     assert doors.url_of(place) == url
