@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +16,7 @@ from holdfast.client.adding import ADD_OPTIONS
 from holdfast.client.figures import FIGURES, QueueFigures
 from holdfast.client.resp import to_text
 from holdfast.client.values import WorkerView
+from holdfast.core.commands import show
 from holdfast.gateway import answers
 from holdfast.gateway.answers import queue_figures
 from holdfast.gateway.models import Options
@@ -184,6 +187,15 @@ def test_a_job_has_the_same_fields_wherever_it_is_shown(http: httpx.Client, queu
     again = http.get(f"/v1/jobs/{job}").json()
     assert again["status"] == "retrying" and again["tries"][0]["error"] == "boom"
     assert http.get(f"/v1/jobs/{job}/explain").json()["status"] == "retrying"
+
+
+def test_whatever_show_says_of_a_job_http_says_too() -> None:
+    """By the source: a field that somebody adds there and forgets here would be left out without a word."""
+    source = (Path(show.__file__).parent / "show.py").read_text("utf-8")
+    said = set(re.findall(r'extra\.(?:number|text|name)\(b"([a-z-]+)"', source))
+    assert len(said) > 20
+    as_status = {"leased", "in-line"}  # what these said `status` says
+    assert {name.replace("-", "_") for name in said - as_status} <= set(answers.Job.model_fields)
 
 
 def test_figures_have_the_same_names_in_every_answer(http: httpx.Client, queue: str) -> None:

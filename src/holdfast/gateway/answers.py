@@ -70,9 +70,11 @@ class Job(Body):
     backoff_most_ms: int | None = None
     failures: int = 0
     round: Annotated[int, Field(description="times it was sent back from the dead")] = 0
+    onexpire: Annotated[str | None, Field(description="what becomes of it when its time is over: dead or drop")] = None
     cause: Annotated[str | None, Field(description="what it died of")] = None
     died: UnixMs | None = None
     tries: list[Try]
+    trace: Annotated[str | None, Field(description="the traceback of its last failure")] = None
     token: Annotated[str | None, Field(description="of its lease")] = None
     worker: str | None = None
     address: Annotated[str | None, Field(description="of the worker")] = None
