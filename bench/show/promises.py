@@ -101,7 +101,9 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("7-TTL", "tasks expire after a day, with only a counter to show", (
         "tests/unit/tasks/test_tasks.py::test_a_task_does_not_expire_unless_told",
         "tests/unit/tasks/test_tasks.py::test_a_queue_says_how_long_tasks_live",
-        "tests/sim/cluster/test_scenarios.py", "-k", "expire or dead or life or lives or task or queue_says")),
+        "tests/proc/cluster/test_04_ttl.py::test_the_node_that_had_it_is_gone_and_it_is_among_the_dead",
+        f"{SCENARIO}[a_job_that_nobody_worked_is_among_the_dead]", f"{SCENARIO}[a_restart_after_its_time]",
+        f"{SCENARIO}[done_is_remembered_for_who_was_away]", f"{SCENARIO}[work_that_has_begun_may_end]")),
     ("7-tasks", "no retry=, window=, sync=; no way from an id to a result; no datetime", (
         "tests/unit/tasks/test_tasks.py::test_what_the_decorator_takes",
         "tests/unit/tasks/test_tasks.py::test_a_job_by_its_id",

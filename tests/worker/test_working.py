@@ -1,6 +1,8 @@
 """A worker in calm times: where handlers run, what they return, how they end."""
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import urllib.error
 import urllib.request
@@ -178,3 +180,27 @@ def asked(url: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_figures_of_all_processes_are_at_one_port(shop: Shop) -> None:
+    """Two processes share the work, one of them is killed: what it had done still counts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shop.worker("-q", "async", "--processes", "2", "--health-port", str(port))
+
+    def page() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+            return str(reply.read().decode())
+
+    for number in range(30):
+        tasks.add.add(number, 1)
+    shop.settled("async")
+    done = 'holdfast_worker_jobs_total{task="worker.shop.add",queue="async",outcome="done"} 30'
+    until(lambda: done in page().splitlines() and "holdfast_worker_processes 2" in page().splitlines())
+    for view in shop.queue.workers():
+        os.kill(int(view.facts["pid"]), signal.SIGKILL)
+    until(lambda: sum("ready" in line for line in shop.workers[0].output().splitlines()) >= 4)
+    tasks.add.add(30, 1)
+    shop.settled("async")
+    until(lambda: done.replace("} 30", "} 31") in page().splitlines())
