@@ -33,6 +33,7 @@ from holdfast.core.errors import BadRequest, CommandError
 from holdfast.core.ids import id_random, id_seq, ttl_minutes, write_id
 from holdfast.core.job import ACTIVE, SPECIAL, Job
 from holdfast.core.queue import Queue
+from holdfast.core.reply import NOT_SAID, added_text, many_text
 from holdfast.core.session import FOR_COPIES, Session, Slot
 
 if TYPE_CHECKING:
@@ -268,13 +269,13 @@ def wait(node: Node, add: Add) -> Slot:
 def answer(node: Node, add: Add, jid: bytes, became: bytes, copies: i64) -> None:
     """`copies`: of the job that was made; 0 if none was."""
     options = add.options
-    said = copies if options.says_copies else replicate.NOT_SAID
-    reply(node, add, replicate.added_text(jid, became if options.says else b"", said))
+    said = copies if options.says_copies else NOT_SAID
+    reply(node, add, added_text(jid, became if options.says else b"", said))
 
 
 def answer_many(node: Node, add: Add, copies: i64) -> None:
     ids = [id_text(add, i) for i in range(len(add.bodies))]
-    reply(node, add, replicate.many_text(ids, copies if add.options.says_copies else replicate.NOT_SAID))
+    reply(node, add, many_text(ids, copies if add.options.says_copies else NOT_SAID))
 
 
 def refuse(node: Node, add: Add, error: bytes) -> None:

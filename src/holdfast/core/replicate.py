@@ -49,6 +49,7 @@ from holdfast.core.copies import Copy, read_more, register, write_copy, write_jo
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, DEAD, QUEUED_BEFORE, SPECIAL, WAIT_REPL, Job, Task
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
 from holdfast.core.queue import PAUSE_IN
+from holdfast.core.reply import NOT_SAID, added_text, many_text
 from holdfast.core.session import FOR_COPIES, Session, Slot
 from holdfast.wire import bus
 from holdfast.wire.bus import Reader
@@ -62,8 +63,8 @@ PATIENCE: Final = 3
 """So many looks, ONE_MORE_MS apart, are answers waited for by a producer that names no number of copies. Looks and not
 milliseconds: after a nap of this node's own the answers are here, and have yet to be read."""
 
-NOT_SAID: Final = -1
-"""In place of a number of copies: the producer has not asked."""
+FILLED_AT_ONCE: Final = 10_000
+"""Of the jobs that do not have all their copies yet, so many are looked at in a turn: no turn takes long."""
 
 FULL_MS: Final = 10_000
 """How long a node that refused a copy is not asked by the healer."""
@@ -75,7 +76,6 @@ class Batch:
     def __init__(self, jobs: list[Job]) -> None:
         self.jobs: list[Job] = jobs
         self.left: int = len(jobs)
-        self.copies: i64 = 0  # that each of those has which have been accepted
 
 
 @mypyc_attr(acyclic=True)
@@ -89,6 +89,7 @@ class Adding(Task):
         self.deadline: i64 = deadline
         self.wanted: i64 = wanted
         self.refused: i64 = 0
+        self.had: i64 = 0  # copies, when these were enough
         self.looks: i64 = 0
         self.version: i64 = 0  # of the set of holders that those asked have been told
         self.batch: Batch | None = None
@@ -382,58 +383,49 @@ def on_refused(node: Node, peer: Peer, reader: Reader) -> None:
 
 
 def accept(node: Node, job: Job, task: Adding) -> None:
-    """Enough nodes hold it: the promise is made."""
-    job.task = None
+    """Enough nodes hold it: the promise is made, for jobs of an ADDJOBS when it is made for all of them."""
     if job.state != WAIT_REPL:
+        job.task = None
         node.filling.pop(job, None)
         return  # it was accepted before, and now has all its copies
+    if task.had > 0:
+        return
+    task.had = count_bits(task.confirmed)
+    if task.batch is not None:
+        job.qtime = 0
+        one_more(node, task.batch, task)
+        return
+    reply = added_text(node.id_text(job), task.slot.says, task.had if task.slot.says_copies else NOT_SAID)
+    begin_accepted(node, job, task)
+    node.fill_slot(task.session, task.slot, reply)
+
+
+def one_more(node: Node, batch: Batch, task: Adding) -> None:
+    """One more job of an ADDJOBS has its copies; with the last of them all are accepted."""
+    batch.left -= 1
+    if batch.left > 0:
+        return
+    copies = task.had
+    ids = [node.id_text(each) for each in batch.jobs]
+    for each in batch.jobs:
+        own = each.task
+        if each.state == WAIT_REPL and isinstance(own, Adding):
+            copies = min(copies, own.had)
+            begin_accepted(node, each, own)
+    node.fill_slot(task.session, task.slot, many_text(ids, copies if task.slot.says_copies else NOT_SAID))
+
+
+def begin_accepted(node: Node, job: Job, task: Adding) -> None:
+    job.task = None
     able = peers.reachable(node) + 1  # beyond that it is for the healer
-    had = count_bits(task.confirmed)
-    if had < min(able, i64(job.replicate)) and not task.is_external:
-        rest = Adding(None, Slot(), 0, i64(job.replicate))  # SYNC: the others in the background
+    if count_bits(task.confirmed) < min(able, i64(job.replicate)) and not task.is_external:
+        rest = Adding(None, Slot(), 0, i64(job.replicate))  # the others in the background
         rest.confirmed = task.confirmed
         rest.version = task.version
         job.task = rest
         node.filling[job] = None
         if task.is_default:
             node.count("added-with-fewer-copies")
-    batch = task.batch
-    if batch is None:
-        reply = added_text(node.id_text(job), task.slot.says, had if task.slot.says_copies else NOT_SAID)
-        begin_accepted(node, job, task)
-        node.fill_slot(task.session, task.slot, reply)
-        return
-    batch.left -= 1
-    batch.copies = had if batch.copies == 0 else min(had, batch.copies)
-    job.qtime = 0
-    if batch.left == 0:
-        ids = [node.id_text(each) for each in batch.jobs]
-        for each in batch.jobs:
-            if each.state == WAIT_REPL:
-                begin_accepted(node, each, task)
-        node.fill_slot(task.session, task.slot, many_text(ids, batch.copies if task.slot.says_copies else NOT_SAID))
-
-
-def added_text(jid: bytes, says: bytes, copies: i64) -> bytes:
-    """The reply to ADDJOB: the id as a simple string; with SAYDUP also what became of the unique key, with SAYCOPIES
-    how many copies there are."""
-    if not says and copies == NOT_SAID:
-        return b"+%b\r\n" % jid
-    text = b"$48\r\n%b\r\n" % jid
-    if says:
-        text += b"$%d\r\n%b\r\n" % (len(says), says)
-    if copies == NOT_SAID:
-        return b"*2\r\n" + text
-    return b"*%d\r\n%b:%d\r\n" % (3 if says else 2, text, copies)
-
-
-def many_text(ids: list[bytes], copies: i64) -> bytes:
-    """The reply to ADDJOBS: the ids; with SAYCOPIES also how many copies each of the jobs has at least."""
-    text = b"*%d\r\n" % len(ids) + b"".join([b"+%b\r\n" % jid for jid in ids])
-    return text if copies == NOT_SAID else b"*2\r\n%b:%d\r\n" % (text, copies)
-
-
-def begin_accepted(node: Node, job: Job, task: Adding) -> None:
     job.queue.adding -= 1
     times.copied(node, job)
     history.added(node, job)
@@ -468,8 +460,12 @@ def fill(node: Node) -> None:
     if node.broken("had-not-wanted"):
         return
     late: i64 = 0
-    for job in list(node.filling):
+    waiting = len(node.filling)
+    for job in list(node.filling)[:FILLED_AT_ONCE]:
         task = job.task
+        if waiting > FILLED_AT_ONCE:
+            del node.filling[job]  # to the end: the others come next
+            node.filling[job] = None
         if not isinstance(task, Adding) or job.state == ACKED or not node.is_here(job):
             del node.filling[job]
             continue
@@ -550,7 +546,7 @@ def abort(node: Node, job: Job, error: bytes) -> None:
 
 def abandon(node: Node, job: Job) -> bool:
     """A job that waits for its copies has ended elsewhere: a replica was delivered and acknowledged. It was accepted,
-    then, as far as anybody can tell; its producer gets the id."""
+    then, as far as anybody can tell; its producer gets the id, with those of an ADDJOBS when they are accepted, too."""
     task = job.task
     if not isinstance(task, Adding):
         return False
@@ -561,8 +557,13 @@ def abandon(node: Node, job: Job) -> bool:
     job.queue.added += 1
     history.added(node, job)
     acks.mark(node, job, acks.DONE)
-    had = count_bits(task.confirmed) if task.slot.says_copies else NOT_SAID
-    node.fill_slot(task.session, task.slot, added_text(node.id_text(job), task.slot.says, had))
+    is_counted = task.had > 0
+    task.had = count_bits(task.confirmed)
+    if task.batch is None:
+        said = task.had if task.slot.says_copies else NOT_SAID
+        node.fill_slot(task.session, task.slot, added_text(node.id_text(job), task.slot.says, said))
+    elif not is_counted:
+        one_more(node, task.batch, task)
     node.wake_at(job, node.now + acks.TAKE_OVER_MS)
     return True
 

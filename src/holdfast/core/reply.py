@@ -11,6 +11,9 @@ from mypy_extensions import i64
 
 from holdfast.core.session import Session
 
+NOT_SAID: Final = -1
+"""In place of a number of copies: the producer has not asked."""
+
 SMALL: Final = [b"%d\r\n" % i for i in range(1024)]
 
 
@@ -74,3 +77,22 @@ def write_bulks(out: BytesWriter, values: list[bytes]) -> None:
     write_array(out, len(values))
     for value in values:
         write_bulk(out, value)
+
+
+def added_text(jid: bytes, says: bytes, copies: i64) -> bytes:
+    """The reply to ADDJOB: the id as a simple string; with SAYDUP also what became of the unique key, with SAYCOPIES
+    how many copies there are."""
+    if not says and copies == NOT_SAID:
+        return b"+%b\r\n" % jid
+    text = b"$48\r\n%b\r\n" % jid
+    if says:
+        text += b"$%d\r\n%b\r\n" % (len(says), says)
+    if copies == NOT_SAID:
+        return b"*2\r\n" + text
+    return b"*%d\r\n%b:%d\r\n" % (3 if says else 2, text, copies)
+
+
+def many_text(ids: list[bytes], copies: i64) -> bytes:
+    """The reply to ADDJOBS: the ids; with SAYCOPIES also how many copies each of the jobs has at least."""
+    text = b"*%d\r\n" % len(ids) + b"".join([b"+%b\r\n" % jid for jid in ids])
+    return text if copies == NOT_SAID else b"*2\r\n%b:%d\r\n" % (text, copies)

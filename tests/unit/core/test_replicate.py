@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core import replicate
-from holdfast.core.job import WAIT_REPL
+from holdfast.core.job import WAIT_REPL, Job
 from holdfast.wire import bus
 
 from .making import Mesh
@@ -168,3 +168,42 @@ def test_a_node_that_has_just_gone_counts_until_it_is_suspect(words: tuple[str, 
     mesh.peers[1].is_suspect = True
     again = mesh.step(2, "ADDJOB", "q", "body", "5000", *words).reply
     assert again is not None and again.startswith(b"-NOREPL Not enough reachable nodes")
+
+
+def add_two(mesh: Mesh, *options: str) -> tuple[Job, Job]:
+    mesh.do("ADDJOBS", "q", "0", "2", "a", "b", *options)
+    first, second = mesh.node.all_jobs()[-2:]
+    return first, second
+
+
+def test_jobs_of_one_call_are_accepted_together_whatever_copies_come_meanwhile() -> None:
+    """The first has all its copies, more than are waited for, before the second has enough."""
+    mesh = Mesh("b", "c")
+    first, second = add_two(mesh, "REPLICATE", "3", "SYNC", "2", "SAYCOPIES")
+    mesh.confirm(first, 0)
+    mesh.confirm(first, 1)
+    assert first.state == WAIT_REPL, "handed out although the second may be refused"
+    mesh.confirm(second, 0)
+    assert first.state != WAIT_REPL and second.state != WAIT_REPL
+    assert mesh.node.wakeups[-1][1].startswith(b"*2\r\n*2\r\n+DI") and mesh.node.wakeups[-1][1].endswith(b":2\r\n")
+    assert first not in mesh.node.filling and second in mesh.node.filling
+
+
+def test_a_job_of_one_call_that_ends_before_the_others_are_accepted_counts_as_one_of_them() -> None:
+    mesh = Mesh("b", "c")
+    first, second = add_two(mesh, "REPLICATE", "2")
+    id = mesh.node.id_text(first)
+    assert mesh.step(2, "DELJOB", id).reply == b":1\r\n"
+    assert not mesh.node.wakeups, "an id in place of the list of ids"
+    mesh.confirm(second, mesh.asked(second)[0])
+    assert [data for _, data in mesh.node.wakeups] == [b"*2\r\n+%b\r\n+%b\r\n" % (id, mesh.node.id_text(second))]
+
+
+def test_a_turn_fills_up_the_copies_of_so_many_jobs_and_the_next_goes_on() -> None:
+    mesh = Mesh("b", "c")
+    while len(mesh.node.filling) <= replicate.FILLED_AT_ONCE:
+        mesh.do("ADDJOBS", "q", "0", "1000", *["x"] * 1000, "REPLICATE", "3", "ASYNC")
+    before = list(mesh.node.filling)
+    replicate.fill(mesh.node)
+    most = replicate.FILLED_AT_ONCE
+    assert list(mesh.node.filling) == before[most:] + before[:most]

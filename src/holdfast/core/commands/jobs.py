@@ -41,7 +41,15 @@ from holdfast.core.limits import (
 from holdfast.core.parse import at_least, check_ids, integer, no_option, timeout_ms, value_of
 from holdfast.core.peers import ME, MY_BIT
 from holdfast.core.queue import PAUSE_OUT, Queue
-from holdfast.core.reply import write_array, write_bulk, write_bulks, write_int, write_null_array
+from holdfast.core.reply import (
+    added_text,
+    many_text,
+    write_array,
+    write_bulk,
+    write_bulks,
+    write_int,
+    write_null_array,
+)
 from holdfast.core.session import Session
 from holdfast.core.tokens import Deed
 
@@ -80,7 +88,7 @@ def addjob(node: Node, session: Session, argv: list[bytes]) -> None:
     if options.replicate > 1:
         replicate.start_async(node, job)
     if options.says_copies:
-        node.out.write(replicate.added_text(node.id_text(job), b"", 1))
+        node.out.write(added_text(node.id_text(job), b"", 1))
     else:
         write_added(node.out, job)
 
@@ -125,7 +133,7 @@ def addjobs(node: Node, session: Session, argv: list[bytes]) -> None:
         for job in jobs:
             replicate.start_async(node, job)
     if options.says_copies:
-        node.out.write(replicate.many_text([node.id_text(job) for job in jobs], 1))
+        node.out.write(many_text([node.id_text(job) for job in jobs], 1))
         return
     write_array(node.out, count)
     for job in jobs:
