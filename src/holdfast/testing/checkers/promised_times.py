@@ -28,6 +28,8 @@ SOON_MS: Final = 50
 """Timers of nodes end so much sooner than those of clients."""
 
 KEYED: Final = ("group", "unique", "batch", "final_of", "domain")
+SETS: Final = ("rule", "admin")
+"""What an operator says: in the course of a plan, or in a scenario."""
 
 
 class Hearing(NamedTuple):
@@ -59,7 +61,7 @@ def heard_between(changes: list[Hearing], since: int, until: int) -> list[Hearin
 def asked(facts: Facts) -> Iterator[Asked]:
     """ADDJOBs that ended, of queues that were never paused, and that no home decides about, not even whether there is
     room for them."""
-    rules = [op.value["words"] for op in facts.history.ops if op.f == "rule" and op.type == INVOKE]
+    rules = [op.value["words"] for op in facts.history.ops if op.f in SETS and op.type == INVOKE]
     bounded = {words[2] for words in rules if words[:2] == ["QUEUE", "SET"] and "totalmaxlen" in words}
     pauses = [op.value for op in facts.history.ops if op.f == "pause" and op.type == INVOKE]
     bounded |= {value["queue"] for value in pauses if "none" not in value["words"]}
