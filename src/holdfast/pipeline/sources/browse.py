@@ -170,8 +170,8 @@ def one_row(copies: list[Copy]) -> tuple[Any, ...]:
     for _, _, other in copies if len(copies) > 1 else ():
         body = other[BODY] if body is None else body
         nacks, deliveries = max(nacks, other[NACKS]), max(deliveries, other[DELIVERIES])
-    # What is more than Disque's comes after it, the priority first, where it is not the usual one.
-    priority = job[MORE + 1] if len(job) > MORE and job[MORE] == b"priority" else PRIORITY
+    # Names and values of Holdfast's own follow, in any order; the priority is among them unless it is the usual one.
+    priority = dict(zip(job[MORE::2], job[MORE + 1::2], strict=True)).get(b"priority", PRIORITY)
     return (job_id, job[QUEUE], job[STATE], body, job[CTIME], job[TTL], job[DELAY], job[RETRY], nacks, deliveries,
             priority, len(copies), node)
 
