@@ -57,6 +57,7 @@ class Books:
     def __init__(self) -> None:
         self.by_name: dict[bytes, Book] = {}
         self.left: list[tuple[Book | None, Job]] = []  # jobs that were put into a queue of another book in this turn
+        self.earlier: list[bytes] = []  # what node.log held before the newest record of a book was taken out of it
         self.is_walking: bool = False  # a snapshot is being written (snapshot.py)
 
 
@@ -96,12 +97,16 @@ def take(node: Node, book: Book, start: i64) -> None:
     """The record that was written to the journal of the node from there on is one for a book."""
     if node.books.is_walking:
         return  # what is written is the snapshot of one or of the other
+    # A log gives out all of its bytes or none. What lies before the record is set aside, so no byte is copied twice.
     log = node.log
-    data = log.getvalue()[start:]
-    log.truncate(start)
-    if start == CLOCK_BYTES:
-        log.truncate(0)  # there is nothing else in it, so far
-        node.log_wall = 0
+    written = log.getvalue()
+    log.truncate(0)
+    earlier = node.books.earlier
+    if start == CLOCK_BYTES and not earlier:
+        node.log_wall = 0  # the log holds nothing but the time, which nobody needs then
+    elif start > 0:
+        earlier.append(written[:start])
+    data = written[start:]
     out = book.log
     if book.wall != node.wall:
         book.wall = node.wall

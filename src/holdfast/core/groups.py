@@ -43,6 +43,14 @@ class Group:
         self.ended: i64 = 0  # of these, so many have
 
 
+class Turns:
+    """The jobs whose turn has come and that are not queued yet (begin_turn)."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[Job] = deque()
+        self.are_beginning: bool = False  # the loop of begin_turn runs, and takes whatever is added
+
+
 def order_of(job: Job) -> i64:
     more = job.more
     assert more is not None
@@ -202,7 +210,26 @@ def next_in_line(group: Group, queue: Queue) -> Job | None:
 
 
 def begin_turn(node: Node, job: Job) -> None:
-    """Its turn has come. One that still waits for its copies is queued when it has them."""
+    """The job's turn has come.
+
+    A job that begins its turn may end it at once: an at-most-once job does when a waiting consumer gets it, and so does
+    one that expired. That begins the next turn, and so on along the whole line. A loop works them off in order, so a
+    line of any length needs a stack of one turn.
+    """
+    turns = node.turns
+    turns.jobs.append(job)
+    if turns.are_beginning:
+        return
+    turns.are_beginning = True
+    try:
+        while turns.jobs:
+            queue_for_turn(node, turns.jobs.popleft())
+    finally:
+        turns.are_beginning = False
+
+
+def queue_for_turn(node: Node, job: Job) -> None:
+    """Queue the job whose turn it is. One that still waits for its copies is queued when it has them."""
     if job.state != ACTIVE or job.qtime != 0:
         return
     if job.holders != MY_BIT and requeue.may_be_elsewhere(node, job):

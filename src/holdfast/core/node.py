@@ -77,6 +77,7 @@ from holdfast.core.effects import Request
 from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
 from holdfast.core.forward import Forwards
+from holdfast.core.groups import Turns
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -231,6 +232,7 @@ class Node:
         self.merged: dict[bytes, bytes] = {}  # jobs that turned out to be others
         self.windows: Windows = Windows()
         self.last_order: i64 = 0  # the last place given in any group
+        self.turns: Turns = Turns()
         self.tombs: dict[bytes, Tomb] = {}
         self.last_tomb: Tomb = Tomb(0, 0, 0)
         self.tomb_ends: dict[int, list[bytes]] = {}  # by the second in which they go
@@ -467,6 +469,10 @@ class Node:
         """What the journal must have before anything of this turn leaves."""
         data = self.log.getvalue()
         self.log.truncate(0)
+        earlier = self.books.earlier
+        if earlier:
+            data = b"".join([*earlier, data])
+            earlier.clear()
         return data
 
     def take_records(self) -> list[bytes]:

@@ -587,4 +587,4 @@ def load(node: Node, kept: list[bytes]) -> None:
         early.make_room(loading)
     loading.finish()
     node.is_recording = was_recording
-    node.log.truncate(0)
+    node.take_log()

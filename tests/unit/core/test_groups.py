@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 
+from holdfast import form
 from holdfast.core import groups, home, homecoming
 from holdfast.core.node import Node
 from holdfast.core.step import Tick, step
@@ -163,3 +164,54 @@ def test_a_home_that_hands_over_a_line_does_not_pay_for_it() -> None:
     homecoming.close_slots(bench.node, {slot})
     homecoming.open_slots(bench.node, {slot})
     assert bench.node.used == before
+
+
+LINE = 20_000 if form.is_compiled() else 2_000
+"""So many turns one after the other: more than the stack of this form holds."""
+
+
+def a_line_of_at_most_once_jobs(bench: Bench) -> list[bytes]:
+    """As many consumers wait as there are jobs behind the first one of a group, which is out."""
+    ids = [add(bench, "first")]
+    assert get(bench) == b"first"
+    ids += [add(bench, f"b{i}", "RETRY", "0") for i in range(LINE)]
+    for number in range(LINE):
+        bench.step(2 + number, "GETJOB", "FROM", "q")
+    return ids
+
+
+def test_a_line_of_any_length_is_handed_out_when_its_head_ends() -> None:
+    """Each at-most-once job has its turn when it is handed out, which begins the next one's."""
+    bench = Bench(sessions=LINE + 1)
+    first, *others = a_line_of_at_most_once_jobs(bench)
+    effects = bench.step(1, "ACKJOB", first)
+    assert effects.reply == b":1\r\n"
+    assert not bench.node.faults
+    got = [reply.split(b"\r\n")[7] for _, reply in effects.wakeups]
+    assert got == [b"b%d" % i for i in range(LINE)]
+    assert [session for session, _ in effects.wakeups] == [2 + number for number in range(LINE)]
+    assert len(others) == LINE and not bench.node.queues[b"q"].groups
+
+
+def test_a_line_of_any_length_is_handed_out_when_its_queue_goes_on() -> None:
+    bench = Bench(sessions=LINE + 2)
+    first, *_ = a_line_of_at_most_once_jobs(bench)
+    bench.do("PAUSE", "q", "out")
+    assert bench.do("ACKJOB", first) == b":1\r\n"
+    effects = bench.step(1, "PAUSE", "q", "none")
+    assert not bench.node.faults
+    assert len(effects.wakeups) == LINE
+
+
+def test_a_line_of_any_length_may_expire_at_once() -> None:
+    bench = Bench(sessions=2)
+    first = add(bench, "first")
+    assert get(bench) == b"first"
+    for i in range(LINE):
+        add(bench, f"b{i}", "TTL", "60")
+    bench.now += 60_000
+    step(bench.node, bench.now, Tick())
+    bench.do("ACKJOB", first)
+    bench.wait(5_000)
+    assert not bench.node.faults
+    assert bench.do("QLEN", "q") == b":0\r\n"
