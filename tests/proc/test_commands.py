@@ -57,7 +57,7 @@ def test_dead_jobs_are_listed_and_sent_back(node: Node) -> None:
     [row] = json.loads(run(node, "dead", "list", "--queue", "sick", "--json").stdout)
     assert row["id"] == job and row["error"] == "no way"
     assert "which" in run(node, "dead", "retry").stderr
-    assert run(node, "dead", "retry", "--queue", "sick").stdout == "1 job\n"
+    assert run(node, "dead", "retry", "--queue", "sick").stdout == "1 job queued again\n"
     assert run(node, "take", "sick").stdout.startswith(job)
 
 

@@ -171,6 +171,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             )),
             (bus.LEND, number + name(b"aaaaaaaa.1.1") + in_group), (bus.RETURNED, number),
             (bus.BORROWED, number + struct.pack("<q", 5000) + name(b"worker") + name(b"10.0.0.1:1")),
+            (bus.SALVAGED, number + struct.pack("<H", 1) + jid), (bus.SEEN, bytes(8) + struct.pack("<H", 1) + jid),
         ]
         explained = bytes([bus.NODE, 0]) + b"e" * 40 + life + bytes([bus.NODE, 1]) + b"a" * 40 + life
         frames += [bytes(bus.HEADER) + explained + bytes([kind]) + body for kind, body in messages]

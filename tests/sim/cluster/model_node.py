@@ -278,7 +278,7 @@ class Model:
                     del self.waiting[session]
                     self.reply(session, b"*-1\r\n")
                 for j in [j for j in self.jobs.values() if j.session is session]:
-                    self.reply(session, b"-NOREPL Not enough reachable nodes\r\n")
+                    self.reply(session, b"-NOREPL Timeout reached\r\n")
                     self.abort(j)
         if self.waiting and self.need_at <= self.now:
             self.need_at = self.now + NEED_EVERY

@@ -181,7 +181,7 @@ class Proxy:
 
 def concerns(op: Op, job: str, body: str) -> bool:
     if op.process == NEMESIS:
-        return op.f not in ("calm", "settings")
+        return op.f not in ("calm", "settings", "hears")
     if op.f == "add":
         return op.value.get("body") == body or op.value.get("id") == job
     if op.f == "get" and op.type != INVOKE:
