@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import groups, heal, rules
+from holdfast.core import absence, heal, rules, states, status
 from holdfast.core.alarms import Chore
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, COUNTED, DEAD, HANDED_OUT, MOVING, QUEUED_BEFORE, Job
+from holdfast.core.job import COUNTED, DEAD, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import ME
+from holdfast.core.peers import order_of
 from holdfast.core.queue import Queue, Tally
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ class Census(Chore):
         self.number: i64 = 0
         self.short_so_far: i64 = 0  # jobs of this walk with fewer living holders than wanted
         self.walked: i64 = -NEVER
+        self.began: i64 = 0  # this walk, and the last one that came to its end
+        self.began_last: i64 = 0
+        self.orders: list[int] = []
+
+    def orders_of(self, node: Node) -> list[int]:
+        """By the index of a peer, where it stands in an order of nodes."""
+        if len(self.orders) != len(node.peers):
+            self.orders = [order_of(peer.node_id()) for peer in node.peers]
+        return self.orders
 
     def run(self, node: Node) -> None:
         if len(node.peers) > 1:
@@ -56,25 +65,19 @@ def note(node: Node, job: Job) -> None:
         rules.let_go(node, job)  # another node sees to it, and nobody said so here
     queue = job.queue
     if queue.census != node.census.number:
-        queue.counted = last(node, queue)
+        queue.counted = queue.last_tally(node.census.number)
         queue.counting = Tally()
         queue.census = node.census.number
+    if job.state == QUEUED or job.state == WAIT_REPL:
+        return  # a queue knows how many these are (queue.size, adding)
     counting = queue.counting
-    if job.state == ACKED:
-        counting.ended += 1
-    elif job.state == ACTIVE and job.flags & MOVING:
-        counting.moving += 1
-    elif job.responsible != ME:
-        pass  # counted where somebody sees to it
-    elif job.state == DEAD:
-        counting.dead += 1
-    elif job.state == ACTIVE and not groups.is_held(job):  # who stands in line is queued
-        if job.flags & BACKING_OFF:
-            counting.retrying += 1
-        elif not job.flags & (HANDED_OUT | QUEUED_BEFORE):
-            counting.delayed += 1
-        elif job.flags & HANDED_OUT:
-            counting.out += 1
+    word = status.of(node, job)
+    index = int(job.responsible)
+    if word == states.COPY or word == states.NODE_AWAY:
+        if job.flags & MOVING or absence.is_first(node, job, node.peers[index].bit):
+            counting.behind[index] = counting.behind.get(index, 0) + 1  # also of one that can be heard: it may go
+    elif job.state != DEAD or absence.is_first(node, job, 0):
+        counting.words[word] = counting.words.get(word, 0) + 1
 
 
 def tally(node: Node, queue: Queue) -> Tally:
@@ -82,19 +85,24 @@ def tally(node: Node, queue: Queue) -> Tally:
     census = node.census
     if census.wake >= NEVER and node.now - census.walked >= LOOK_MS and not node.is_loading:
         census.run(node)
-    return last(node, queue)
+    return queue.last_tally(census.number)
 
 
-def last(node: Node, queue: Queue) -> Tally:
-    """As of the last walk that came to its end."""
-    if queue.census == node.census.number:
-        return queue.counted
-    return queue.counting if queue.census == node.census.number - 1 else Tally()
+def begin(node: Node) -> None:
+    """A walk begins."""
+    node.census.began = node.now
+    node.census.orders = []  # this node may have another id by now
+
+
+def age_ms(node: Node) -> i64:
+    """How old the oldest of the counts may be."""
+    return node.now - node.census.began_last
 
 
 def turn(node: Node) -> None:
     """The walk has come to its end, and begins anew."""
     node.census.number += 1
+    node.census.began_last = node.census.began
     node.short_of_copies = node.census.short_so_far
     node.census.short_so_far = 0
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import acks, doubt, fate, history, inquire
+from holdfast.core import absence, acks, doubt, fate, history, inquire
 from holdfast.core.inquire import Question
 from holdfast.core.job import DEAD, IN_DOUBT, Job
 from holdfast.core.limits import ERROR_BYTES_MAX, QUEUE_NAME_BYTES_MAX, SCAN_COUNT_MAX
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import Peer
 from holdfast.core.reply import write_array, write_bulk, write_int
-from holdfast.core.requeue import order_key
 from holdfast.core.results import last_error
 from holdfast.core.session import Session
 from holdfast.wire import bus
@@ -227,13 +226,7 @@ def do(node: Node, job: Job, what: i64, session: Session | None) -> None:
 
 def is_first(node: Node, job: Job, asker: Peer) -> bool:
     """Whether it is for this node to do it, of those that hold the job and can be heard."""
-    if job.holders & asker.bit:
-        return False  # it has seen to it
-    mine = order_key(job, node.node_id)
-    for peer in node.peers:
-        if peer.index != ME and peer.bit & job.holders and peer.is_linked and order_key(job, peer.node_id()) < mine:
-            return False
-    return True
+    return not job.holders & asker.bit and absence.is_first(node, job, 0)  # or the asker has seen to it
 
 
 def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:

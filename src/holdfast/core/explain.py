@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import believers, delay, groups, home, inquire, peek, peers, states, status
+from holdfast.core import absence, believers, delay, groups, home, inquire, peek, peers, states, status
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -46,6 +46,7 @@ NO_END: Final = -1  # in place of a time: it does not end by itself
 UNTOLD: Final = -2  # that is for another node to say
 UNASKED: Final = -3  # the same, and nobody has wanted to know so far: it may be none
 FROM: Final = b" has its tokens from "
+OTHERWISE: Final = b"; if it stays away, a node that has a copy asks the other holders and queues the job"
 
 ENDINGS: Final = [
     b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
@@ -124,15 +125,18 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
     if groups.is_held(job):
         return []  # of_group knows
     if job.flags & MOVING:
-        return [Reason(b"moving", b"it is on its way to node " + peer_name(node, i64(job.responsible)))]
+        peer = node.peers[job.responsible]
+        if absence.is_there(node, job):
+            return [Reason(b"moving", b"it is on its way to node " + peer_name(node, peer.index))]
+        words = b"it was on its way to " + absence.words(node, peer) + b": that node says whether it arrived"
+        return [Reason(states.NODE_AWAY, words if left == NO_END else words + OTHERWISE, left)]
     if job.responsible != ME:
         peer = node.peers[job.responsible]
-        name = peer_name(node, peer.index)
         if peer.is_linked:
+            name = peer_name(node, peer.index)
             words = b"node %b has this job, and hands it out or knows which worker has it; here is a copy" % name
         else:
-            words = (b"node %b has this job and cannot be reached; if it does not come back, a node with a copy hands "
-                     b"it out" % name)
+            return [Reason(states.NODE_AWAY, absence.words(node, peer) + b" has this job" + OTHERWISE, left)]
         return [Reason(b"elsewhere", words, left)]
     if status.is_out(node, job) and job.retry == 0:
         return [Reason(b"leased", b"at most once, and it was handed out%b: it is not queued again" % ago(node, job))]
@@ -289,6 +293,8 @@ def look(node: Node, jid: bytes) -> Explanation:
             found.reasons.append(Reason(b"ended", b"it has ended: acknowledged; its result is kept"))
         return found
     found = Explanation(status.of(node, job))
+    if found.state == states.COPY and not absence.is_there(node, job):
+        found.state = states.NODE_AWAY  # another holder counts it; here nobody is asked for a number
     found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
     for finder in REASONS:
         found.reasons += finder(node, job)

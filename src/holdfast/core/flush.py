@@ -7,6 +7,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from holdfast.core import (
+    absence,
     acks,
     batches,
     claims,
@@ -17,7 +18,6 @@ from holdfast.core import (
     queues,
     records,
     replicate,
-    requeue,
     results,
     stages,
     unique,
@@ -25,7 +25,7 @@ from holdfast.core import (
 )
 from holdfast.core.inquire import Question
 from holdfast.core.job import ACKED, ACTIVE, DEAD, QUEUED, WAIT_REPL, Job, Run
-from holdfast.core.peers import ME, Peer
+from holdfast.core.peers import Peer
 from holdfast.core.queue import Queue
 from holdfast.core.reply import write_int
 from holdfast.core.session import Session
@@ -116,21 +116,9 @@ def count_jobs(node: Node, queue: Queue) -> i64:
     """Of a queue's jobs those that are for this node to count."""
     count: i64 = sum([run.count for run in runs_of(queue)])
     for job in jobs_of(node, queue):
-        if (job.state == ACTIVE or job.state == QUEUED or job.state == DEAD) and is_ours_to_count(node, job):
+        if (job.state == ACTIVE or job.state == QUEUED or job.state == DEAD) and absence.is_counted_here(node, job):
             count += 1
     return count
-
-
-def is_ours_to_count(node: Node, job: Job) -> bool:
-    """Of those that hold a job the one that sees to it counts it; if that cannot be heard, the first in its order."""
-    seer = node.peers[job.responsible]
-    if seer.index == ME or seer.is_linked:
-        return seer.index == ME
-    mine = requeue.order_key(job, node.node_id)
-    return not any([
-        peer.bit & job.holders and peer.is_linked and requeue.order_key(job, peer.node_id()) < mine
-        for peer in node.peers
-    ])
 
 
 def runs_of(queue: Queue) -> list[Run]:

@@ -45,6 +45,8 @@ def beat(node: Node) -> None:
 
 def walk(node: Node, heals: bool) -> None:
     """The next part of the way through all jobs: to count them, and to heal those that need it."""
+    if node.heal_origin == b"":
+        census.begin(node)
     jobs_left = JOBS_PER_BEAT
     copies = 0
     size = 0

@@ -226,6 +226,16 @@ def close_move(node: Node, peer: Peer, number: int) -> Job | None:
     return job
 
 
+def order_of(node_id: bytes) -> int:
+    """Where a node stands in an order of nodes, before that is mixed for a job (requeue.order_key)."""
+    return int(node_id[:15], 16)
+
+
+def order_in(job: Job) -> int:
+    """What a job mixes it with."""
+    return (job.rnd >> 4) & 0xFFFFFFFFFFFFFFF
+
+
 def everybody(node: Node) -> i64:
     """All members, this node among them."""
     mask: i64 = 1

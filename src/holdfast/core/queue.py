@@ -33,12 +33,11 @@ class Tally:
     """What jobs of a queue are doing, those that no queue length tells of (census.py)."""
 
     def __init__(self) -> None:
-        self.out: i64 = 0  # with a consumer
-        self.delayed: i64 = 0
-        self.retrying: i64 = 0  # failed, and waiting for the next attempt
-        self.dead: i64 = 0  # and kept
-        self.moving: i64 = 0  # given to another node that has not said yet that it took it
-        self.ended: i64 = 0  # and not collected yet
+        self.words: dict[bytes, int] = {}  # how many in each state of states.py
+        self.behind: dict[int, int] = {}  # for this node to count while that one, by its index, is away (absence.py)
+
+    def of(self, word: bytes) -> int:
+        return self.words.get(word, 0)
 
 
 class Queue(Alarm):
@@ -158,6 +157,12 @@ class Queue(Alarm):
             if len(found) >= count:
                 break
         return found
+
+    def last_tally(self, walk: i64) -> Tally:
+        """Of the last walk over all jobs that came to its end, when that one is under way."""
+        if self.census == walk:
+            return self.counted
+        return self.counting if self.census == walk - 1 else Tally()
 
     def handed_out(self) -> i64:
         """How often a job of this queue went to a consumer here."""

@@ -236,7 +236,7 @@ def rank(node: Node, job: Job) -> i64:
 
 def order_key(job: Job, node_id: bytes) -> int:
     """Each job has its own order of nodes, the same everywhere: ids mixed with the job's random part."""
-    return int(node_id[:15], 16) ^ ((job.rnd >> 4) & 0xFFFFFFFFFFFFFFF)
+    return peers.order_of(node_id) ^ peers.order_in(job)
 
 
 def again(node: Node, job: Job) -> bool:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.core import delay, groups, requeue, states
+from holdfast.core import absence, delay, groups, requeue, states
 from holdfast.core.job import ACTIVE, ASKING, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, Job
 from holdfast.core.peers import ME
 
@@ -24,9 +24,9 @@ def of(node: Node, job: Job) -> bytes:
     if groups.is_held(job):
         return states.IN_LINE
     if job.flags & MOVING:
-        return states.MOVING
+        return states.MOVING if absence.is_there(node, job) else states.NODE_AWAY
     if job.responsible != ME:
-        return states.COPY
+        return states.NODE_AWAY if absence.is_counted_here(node, job) else states.COPY
     if is_out(node, job):
         return states.LEASED
     if delay.is_on(node, job):

@@ -112,7 +112,7 @@ LESS: Final[dict[bytes, dict[bytes, tuple[int, int]]]] = {
         b"SETNAME": FOR_ALL, b"GETNAME": FOR_ALL, b"ID": FOR_ALL, b"INFO": FOR_ALL, b"SETINFO": FOR_ALL,
         b"REPLY": FOR_ALL,
     },
-    b"CLUSTER": {b"NODES": HARMLESS, b"INFO": HARMLESS, b"MYID": HARMLESS, b"QSTAT": LOOK_AT_QUEUE},
+    b"CLUSTER": {b"NODES": HARMLESS, b"INFO": HARMLESS, b"MYID": HARMLESS, b"QSTAT": LOOK_AT_QUEUE, b"AWAY": HARMLESS},
     b"QUEUE": {b"GET": LOOK_AT_QUEUE},
     b"DISQUE": {b"HELLO": HARMLESS, b"INFO": HARMLESS},
     b"DEAD": {b"LIST": (READ, FILTERED)},

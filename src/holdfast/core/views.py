@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from holdfast.core import census, inquire
+from holdfast.core import absence, census, inquire, states
 from holdfast.core.inquire import Question
 from holdfast.core.limits import QUEUE_NAME_BYTES_MAX
 from holdfast.core.peers import Peer
@@ -28,9 +28,10 @@ QUEUES_MAX: Final = 10_000
 FIELDS: Final = [
     b"len", b"held", b"blocked", b"jobs-in", b"jobs-out", b"oldest-age", b"in-per-second", b"out-per-second",
     b"out", b"delayed", b"moving", b"ended", b"dead-kept", b"acked", b"nacked", b"dead", b"expired", b"lease-lost",
-    b"added", b"handed-out", b"retrying", b"pause",
+    b"added", b"handed-out", b"retrying", b"pause", b"node-away", b"accepting", b"asking", b"put-off", b"in-doubt",
+    b"counted-age",
 ]
-OLDEST: Final = FIELDS.index(b"oldest-age")  # the largest counts, not the sum
+OLDEST: Final = (FIELDS.index(b"oldest-age"), FIELDS.index(b"counted-age"))  # the largest counts, not the sum
 PAUSE: Final = FIELDS.index(b"pause")  # bits: paused at one node is paused
 
 
@@ -82,7 +83,7 @@ class View(Question):
 def combine(row: list[int], values: list[int]) -> None:
     """Take the figures of another node, or of another queue, into a row."""
     for i in range(len(values)):
-        if i == OLDEST:
+        if i in OLDEST:
             row[i] = max(row[i], values[i])
         elif i == PAUSE:
             row[i] |= values[i]
@@ -112,9 +113,12 @@ def figures(node: Node, queue: Queue) -> list[int]:
     return [
         int(queue.size + queue.lined), int(queue.held), len(queue.waiting), int(queue.jobs_in), int(queue.jobs_out),
         max(0, int(age)), int(queue.rate_in), int(queue.rate_out),
-        int(tally.out), int(tally.delayed), int(tally.moving), int(tally.ended), int(tally.dead),
+        tally.of(states.LEASED), tally.of(states.DELAYED), tally.of(states.MOVING), tally.of(states.ENDED),
+        tally.of(states.DEAD),
         int(queue.acked), int(queue.nacked), int(queue.died), int(queue.expired), int(queue.lease_lost),
-        int(queue.added), int(queue.handed_out()), int(tally.retrying), int(queue.paused),
+        int(queue.added), int(queue.handed_out()), tally.of(states.RETRYING), int(queue.paused),
+        absence.waiting(node, tally), int(queue.adding), tally.of(states.ASKING), tally.of(states.PUT_OFF),
+        tally.of(states.IN_DOUBT), int(census.age_ms(node) // 1000),
     ]
 
 

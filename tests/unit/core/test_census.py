@@ -29,6 +29,33 @@ def test_states_are_summed_over_all_nodes() -> None:
     assert found["held"] >= 8
 
 
+def test_each_job_is_in_one_figure_while_a_node_is_away() -> None:
+    """At once, and whoever is asked: nobody waits for a walk over all jobs, nor for the node to count as failed."""
+    sim = Cluster(nodes="ABC", seed=1)
+    for at in "AABBCC":
+        sim.add_job(at=at, replicate=3, retry_s=60)
+    sim.add_job(at="C", replicate=3, retry_s=60, delay_s=50)
+    assert sim.consume(at="C")
+    sim.run_for(seconds=3)
+    sim.crash("C")
+    sim.run_for(seconds=0.1)
+    for at in "AB":
+        found = figures(sim, at, "q")
+        assert (found["len"], found["node-away"], found["out"], found["delayed"]) == (4, 3, 0, 0)
+        rows, silent = sim.do(at, "CLUSTER", "AWAY")["reply"]
+        away = dict(zip(rows[0][::2], rows[0][1::2], strict=True))
+        assert (away["node"], away["jobs"], silent) == (sim.hosts["C"].node_id.decode(), 3, [])
+        assert 0 <= away["away-ms"] < 1000 < away["fails-in-ms"] <= 2000
+    sim.run_for(seconds=5)
+    rows, _ = sim.do("A", "CLUSTER", "AWAY")["reply"]
+    assert dict(zip(rows[0][::2], rows[0][1::2], strict=True))["fails-in-ms"] == 0
+    sim.restart("C")
+    sim.run_for(seconds=5)
+    assert sim.do("A", "CLUSTER", "AWAY")["reply"] == [[], []]
+    found = figures(sim, "B", "q")
+    assert (found["len"] + found["out"] + found["delayed"], found["node-away"]) == (7, 0)
+
+
 def test_rates_are_of_the_last_second() -> None:
     sim = Cluster(nodes="AB", seed=2)
     sim.run_for(seconds=2)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.core.making import Bench, Mesh
 
-from holdfast.core import explain, states
+from holdfast.core import explain, federate, states
 from holdfast.core.commands.scan import Scan
 from holdfast.core.job import ASKING, IN_DOUBT, MOVING, Job
 from holdfast.testing.sim.cluster import Cluster
@@ -120,7 +120,40 @@ def test_a_copy_is_called_a_copy_and_is_not_listed() -> None:
     assert (pages, copies) == ([1, 0, 0], [0, 1, 1])
 
 
+def test_a_job_of_a_node_that_is_away_is_listed_by_one_of_its_holders() -> None:
+    sim = Cluster(nodes="ABC", seed=1)
+    jobs = [sim.add_job(at="C", replicate=3, retry_s=60) for _ in range(20)]
+    sim.crash("C")
+    sim.run_for(seconds=1)
+    pages = [str(sim.do(at, "JSCAN", "COUNT", "100", "STATE", "node-away")["reply"]) for at in "AB"]
+    listed = [[job for job in jobs if job in page] for page in pages]
+    assert sorted(listed[0] + listed[1]) == sorted(jobs)
+    assert listed[0] and listed[1]
+    for at in "AB":
+        state, summary, reasons = sim.do(at, "EXPLAIN", jobs[0])["reply"][1:4]
+        name = sim.hosts["C"].node_id[:8].decode()
+        assert (state, reasons[0][0]) == ("node-away", "node-away")
+        assert f"node {name} (away for 1 s, counts as failed in 1 s if it stays so) has this job" in summary
+        assert 50_000 < reasons[0][2] < 61_000, "when another queues it"
+    sim.run_for(seconds=5)
+    assert f"node {name} (away for 6 s, counts as failed)" in sim.do("A", "EXPLAIN", jobs[0])["reply"][2]
+    sim.restart("C")
+    sim.run_for(seconds=5)
+    assert [str(sim.do(at, "JSCAN", "STATE", "node-away")["reply"]).count("DI") for at in "ABC"] == [0, 0, 0]
+
+
+def test_a_job_that_was_on_its_way_to_a_node_that_is_away_waits_for_it() -> None:
+    mesh = Mesh("bc")
+    job: Job = mesh.add("REPLICATE", "1", "RETRY", "60")
+    peer = mesh.peers[0]
+    federate.move(mesh.node, job.queue.pop() or job, peer)
+    assert told(mesh, mesh.node.id_text(job)) == states.MOVING
+    mesh.node.link_down(peer)
+    assert told(mesh, mesh.node.id_text(job)) == states.NODE_AWAY
+    assert b"was on its way to node" in explain.look(mesh.node, mesh.node.id_text(job)).summary()
+
+
 def test_every_word_can_be_a_filter_and_every_word_has_its_case() -> None:
     for word in states.ABOUT:
         Scan().read([b"JSCAN", b"STATE", word], 1, of_jobs=True)
-    assert {word for word, _ in CASES} == set(states.LISTED) - {states.ACCEPTING}
+    assert {word for word, _ in CASES} == set(states.LISTED) - {states.ACCEPTING, states.NODE_AWAY}

@@ -20,8 +20,8 @@ WHOLE = {b"CLAIM", b"STAGE"}
 # What somebody bound to queues may say that names none, and no job or schedule of one. A new command is not among them.
 HARMLESS = {
     b"WORKER BEAT", b"WORKER LIST", b"BATCH CLOSE", b"BATCH GET", b"HELLO", b"CLUSTER NODES", b"CLUSTER INFO",
-    b"CLUSTER MYID", b"AUTH", b"PING", b"ECHO", b"QUIT", b"CLIENT SETNAME", b"CLIENT GETNAME", b"CLIENT ID",
-    b"CLIENT INFO", b"CLIENT SETINFO", b"CLIENT REPLY", b"INFO", b"TIME", b"COMMAND", b"DISQUE HELLO", b"DISQUE INFO",
+    b"CLUSTER MYID", b"CLUSTER AWAY", b"AUTH", b"PING", b"ECHO", b"QUIT", b"CLIENT SETNAME", b"CLIENT GETNAME",
+    b"CLIENT ID", b"CLIENT INFO", b"CLIENT SETINFO", b"CLIENT REPLY", b"INFO", b"TIME", b"COMMAND", b"DISQUE HELLO", b"DISQUE INFO",
 }
 
 

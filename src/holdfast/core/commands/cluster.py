@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import errors, flush, heal, membership, peers, tombs, views
+from holdfast.core import absence, errors, flush, heal, membership, peers, tombs, views
 from holdfast.core.effects import LEAVING, NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
@@ -73,7 +73,9 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     MEET. Of a handshake it takes back the MEET or the --join. RESET forgets all nodes and deletes all jobs
     and queues; HARD gives this node another id, too. It is alone then, however often the others call it, until a
     MEET or a `join` brings it together with a node: with one it knew, it is in that cluster again. QSTAT sums the
-    figures of a queue, or of all with *, over the nodes that answer, and names those that do not.
+    figures of a queue, or of all with *, over the nodes that answer, and names those that do not. AWAY lists the nodes
+    that are away: for how long, when each counts as failed at the earliest (0: it does), and how many jobs wait for it,
+    over the nodes that answer; then it names those that do not.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -101,6 +103,8 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
         out.write(b"+OK\r\n")
     elif word == b"QSTAT" and n == 3:
         views.ask(node, session, argv[2])
+    elif word == b"AWAY" and n == 2:
+        absence.ask(node, session)
     elif word == b"LEAVING" and n in (2, 3):
         leaving(node, argv)
     else:

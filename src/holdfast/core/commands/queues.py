@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import census, errors, federate, flush, peek, queues, registers, settings
+from holdfast.core import absence, census, errors, federate, flush, peek, queues, registers, settings, states
 from holdfast.core.commands.jobs import check_queue_name, write_job_id, write_named, write_nodes
 from holdfast.core.doubt import own_wall
 from holdfast.core.errors import BadRequest
@@ -54,7 +54,9 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     this node hands out, by the last walk over all jobs: at most a second old below twenty thousand of them. Then how
     many were added here, and how often one was handed out to a consumer here: a job that comes back, or moves from one
     node to another, counts in `jobs-in` and `jobs-out` each time, but was added once. Last, how many failed and wait
-    for their next attempt, counted as `out` and `delayed` are.
+    for their next attempt, counted as `out` and `delayed` are; how many wait for a node that is away, of which the
+    first of their holders that can be heard counts each; and how many are in the rarer states of job-states.md. With
+    `len` each job of the queue is in one figure of one node.
     """
     queue = node.queues.get(argv[1])
     out = node.out
@@ -62,7 +64,7 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
         write_null_array(out, session)
         return
     tally = census.tally(node, queue)
-    write_array(out, 42)
+    write_array(out, 54)
     write_bulk(out, b"name")
     write_bulk(out, queue.name)
     write_named(out, b"len", queue.size + queue.lined)
@@ -81,12 +83,16 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_named(out, b"dead", queue.died)
     write_named(out, b"expired", queue.expired)
     write_named(out, b"lease-lost", queue.lease_lost)
-    write_named(out, b"out", tally.out)
-    write_named(out, b"delayed", tally.delayed)
-    write_named(out, b"dead-kept", tally.dead)
+    write_named(out, b"out", tally.of(states.LEASED))
+    write_named(out, b"delayed", tally.of(states.DELAYED))
+    write_named(out, b"dead-kept", tally.of(states.DEAD))
     write_named(out, b"added", queue.added)
     write_named(out, b"handed-out", queue.handed_out())
-    write_named(out, b"retrying", tally.retrying)
+    write_named(out, b"retrying", tally.of(states.RETRYING))
+    write_named(out, b"node-away", absence.waiting(node, tally))
+    write_named(out, b"accepting", queue.adding)
+    for word in (states.MOVING, states.ASKING, states.PUT_OFF, states.IN_DOUBT):
+        write_named(out, word, tally.of(word))
 
 
 def import_mask(node: Node, queue: Queue) -> i64:

@@ -140,7 +140,7 @@ COMMANDS: Final = [
             "Greet: the nodes of the cluster, or with a number the protocol to speak.", clients.hello),
     Command("CLUSTER", -2, "a", CLUSTER,
             "MEET host port [bus-port] | NODES | INFO | MYID | FORGET id | RESET [SOFT|HARD] | "
-            "LEAVING [yes|no|status] | QSTAT queue|* | SAVECONFIG",
+            "LEAVING [yes|no|status] | QSTAT queue|* | AWAY | SAVECONFIG",
             "Look at the cluster and change it.", cluster.cluster),
     Command("AUTH", -2, "rlo", CLIENTS, "[user] password", "Say who you are.", clients.auth),
     Command("PING", -1, "r", CLIENTS, "[message]", "Ask whether the node is there.", server.ping),
