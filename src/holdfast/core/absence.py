@@ -59,6 +59,8 @@ def is_counted_here(node: Node, job: Job) -> bool:
 
 def waiting(node: Node, tally: Tally) -> int:
     """Jobs of a queue, of those that this node counts, whose node is away."""
+    if node.broken("away-uncounted"):
+        return 0
     return sum([count for index, count in tally.behind.items() if not node.peers[index].is_linked])
 
 

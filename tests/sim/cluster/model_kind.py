@@ -60,6 +60,9 @@ class ModelKind:
     def consumers(self, machine: Any) -> dict[str, list[tuple[int, int]]]:
         return {}
 
+    def figures(self, machine: Any) -> dict[str, int]:
+        return {}
+
     def homes(self, machine: Any) -> list[bool]:
         return []
 

@@ -116,6 +116,9 @@ class Kind(Protocol):
     def homes(self, machine: Any) -> list[bool]:
         """For each slot, whether it believes to be its home; nothing where there are none (core/home.py)."""
         ...
+    def figures(self, machine: Any) -> dict[str, int]:
+        """By queue, the sum of its figures: jobs in any state, as this node counts them."""
+        ...
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         """What of its own counts is not so (books.py, which also has what `bounds` are: ours to keep)."""
         ...

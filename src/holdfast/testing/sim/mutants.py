@@ -164,6 +164,9 @@ MUTANTS: Final[dict[str, str]] = {
     # -- history ----------------------------------------------------------------------------------------------
     "hand-out-untold": "a job that goes to a consumer is not in the history of the node",
     "ack-untold": "nor one that is acknowledged",
+    # -- figures ---------------------------------------------------------------------------------------------
+    "counted-by-all-holders": "a job whose node is away, or that is dead, is counted by each node that has a copy",
+    "away-uncounted": "a job whose node is away is in no figure of any node",
     # -- 4, homes -------------------------------------------------------------------------------------------
     "home-by-sight": "a node takes over what belongs to one that it does not see, whatever others see",
     "takeover-grabs": "those who see the old home let another take over",

@@ -4,7 +4,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from holdfast.core import delay, groups, requeue
+from holdfast.core import delay, groups, requeue, states, views
 from holdfast.core import job as core
 from holdfast.core.federate import HOPS_MAX
 from holdfast.core.node import Node
@@ -157,6 +157,11 @@ class Real:
     def homes(self, machine: Any) -> list[bool]:
         opened: list[bool] = machine.homes.opened
         return opened
+
+    def figures(self, machine: Any) -> dict[str, int]:
+        wanted = [views.FIELDS.index(name) for name in states.COUNTED.values()]
+        told = {queue.name.decode("latin-1"): views.figures(machine, queue) for queue in machine.queues.values()}
+        return {name: sum(row[i] for i in wanted) for name, row in told.items()}
 
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = import_module("holdfast.testing.sim.books").wrong(machine, bounds, is_whole)

@@ -72,6 +72,9 @@ class Story:
     def counters(self, machine: Any) -> dict[str, int]:
         return self.kind.counters(machine.machine)
 
+    def figures(self, machine: Any) -> dict[str, int]:
+        return self.kind.figures(machine.machine)
+
     def homes(self, machine: Any) -> list[bool]:
         return self.kind.homes(machine.machine)
 

@@ -4,7 +4,7 @@ I5   an acknowledgement is never orphaned: while some node would queue the job a
 I6   after healing every acknowledgement is collected, and who is dead is dead everywhere
      at most one queued copy in calm times
 I13  nodes that hear each other do not both decide about a slot: homes are no more than sides that cannot hear
-     what a node counts is so (books.py)
+     what a node counts is so (books.py), and the figures of all nodes add up (checkers/sums.py)
 
 An ack counts while the disk of the node that took it lives: the one that was told, or the one that this asked because
 its token was in the ack. A FASTACK or a DELJOB of the same job voids it.
@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.core.limits import NEVER
-from holdfast.testing.checkers.whitebox import half_dead, orphans, queued_twice, uncollected
+from holdfast.testing.checkers.sums import Look, Sums
+from holdfast.testing.checkers.whitebox import Copy, half_dead, orphans, queued_twice, uncollected
 from holdfast.testing.history import INVOKE, OK, Op
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Watcher:
         self.taken_out: set[str] = set()  # jobs that somebody took out of their queue by hand
         self.paused: dict[str, int] = {}  # queues that somebody paused, and when that was over
         self.bounds: dict[str, Bounds] = {}
+        self.sums = Sums()
         for host in cluster.hosts.values():
             self.meet(host)
 
@@ -198,6 +200,7 @@ class Watcher:
                 self.tell("calm", "queued-twice", id, f"queued at {', '.join(doubled[id])} since {since} ms")
 
         cluster.moments.look()
+        self.look_at_sums(views)
         self.look_at_homes(wait)
         self.look_at_books()
 
@@ -217,6 +220,18 @@ class Watcher:
                         slot = (shared.bit_length() - 1) // 8
                         text = f"{pair[0]} and {pair[1]} are linked, and both home of slot {slot} since {began} ms"
                         self.tell("I13", "two-homes", "", text)
+
+    def look_at_sums(self, views: dict[str, dict[str, Copy]]) -> None:
+        """Every job is in some figure, when nothing has happened for a while."""
+        cluster = self.cluster
+        there = cluster.moments.there
+        up = {name: cluster.hosts[name] for name in sorted(there)}
+        is_whole = cluster.moments.are_linked() and not any(set(host.linked) - there for host in up.values())
+        figures = {name: cluster.kind.figures(host.node) for name, host in up.items()} if is_whole else {}
+        look = Look(cluster.now, is_whole, {name: views[name] for name in up}, figures)
+        for queue, text in self.sums.look(look):
+            self.tell("figures", "miscounted", queue, text)
+        cluster.counters["sums"] = self.sums.judged
 
     def look_at_books(self) -> None:
         for name, host in self.cluster.hosts.items():
