@@ -127,6 +127,7 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
                       "start again with the same folder; `holdfast cluster forget ID` what is gone for good")
     else:
         yield Finding(GOOD, f"{len(lines)} {'node answers' if len(lines) == 1 else 'nodes are linked'}")
+    yield from of_away(queue)
     if len(lines) < 3:
         yield Finding(REMARK, "fewer than three nodes: a job has fewer than three copies",
                       "see docs/how-to/run-a-cluster.md")
@@ -161,6 +162,15 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     if int(info.get("faults", 0)):
         words = f"the node met {some(int(info['faults']), 'fault')}"
         yield Finding(BAD, words, "its log has a traceback for each: report them")
+
+
+def of_away(queue: Queue) -> Iterator[Finding]:
+    """Jobs that no worker can get for now, since the node that has them is away."""
+    for each in queue.away():
+        if each.jobs:
+            words = f"{some(each.jobs, 'job')} {'waits' if each.jobs == 1 else 'wait'} for {each.words}"
+            yield Finding(BAD, words, f"start it again with the same folder, and they go on there. {each.next}"
+                          f". If it is gone for good: `holdfast cluster forget {each.near}`")
 
 
 def of_queues(queue: Queue) -> Iterator[Finding]:

@@ -10,14 +10,14 @@ import click
 
 from holdfast.cli.common import NOTHING, asking, connected, did_you_mean, fail, named, plain, show, show_one, some
 from holdfast.cli.listing import answered, filters, listed, near_nodes
-from holdfast.client.figures import TITLES
-from holdfast.client.members import NEAR
+from holdfast.client.figures import OLD_S, STATES, TITLES
+from holdfast.client.members import NEAR, Away
 from holdfast.client.text import visible
 from holdfast.core import states
 
-OF_QUEUES = {TITLES[name]: name for name in (
-    "name", "queued", "leased", "delayed", "retrying", "dead", "in_per_second", "out_per_second", "longest_wait",
-    "idle_workers", "paused",
+OF_QUEUES = {TITLES.get(name, name): name for name in (
+    "name", "queued", "leased", "delayed", "retrying", "node_away", "other", "dead", "in_per_second",
+    "out_per_second", "longest_wait", "idle_workers", "paused",
 )}
 OF_JOBS = {
     "id": "id", "queue": "queue", "status": "status", "node": "node", "nacks": "nacks",
@@ -48,14 +48,20 @@ def queues(name: str, connect: str, as_json: bool) -> None:
         figures = queue.figures(name)
         if not figures.queues and name != "*":
             figures = queue.figures()
+        away = queue.away() if figures.total().node_away else []
     rows = [plain(each.row()) for each in figures.queues]
     found = rows if name == "*" else [each for each in rows if each["name"] == name or fits(each["name"], name)]
     if not found and name != "*":
         fail(f"no queue matches '{name}'{did_you_mean(name, [each['name'] for each in rows])}")
     shown = found if as_json else [for_a_table(row) for row in found]
+    oldest = max((row["counted_ago"] for row in found), default=0)
     show(shown, OF_QUEUES, as_json, "there is no queue yet")
     if not as_json:
         say_paused([row for row in found if row["paused"] != "none"])
+        say_away(away)
+        if oldest > OLD_S:
+            words = f"what is not queued was counted over the last {span(oldest)}: an estimate where it changes fast"
+            click.echo(words, err=True)
     for node in figures.silent:
         click.echo(f"without node {node}: it did not answer", err=True)
 
@@ -66,7 +72,9 @@ def fits(name: str, pattern: str) -> bool:
 
 def for_a_table(row: dict[str, Any]) -> dict[str, Any]:
     paused = "-" if row["paused"] == "none" else row["paused"]
-    return {**row, "name": row["name"] or "(empty)", "paused": paused, "longest_wait": span(row["longest_wait"])}
+    other = sum(row[name] for name in STATES if name not in OF_QUEUES.values())
+    return {**row, "name": row["name"] or "(empty)", "paused": paused, "longest_wait": span(row["longest_wait"]),
+            "other": other}
 
 
 def say_paused(rows: list[dict[str, Any]]) -> None:
@@ -74,6 +82,13 @@ def say_paused(rows: list[dict[str, Any]]) -> None:
         click.echo(visible(f"{row['name']} is paused ({row['paused']}): holdfast resume {row['name']}"), err=True)
     if len(rows) > PAUSED_NAMED:
         click.echo(f"and {some(len(rows) - PAUSED_NAMED, 'more queue')} paused", err=True)
+
+
+def say_away(nodes: list[Away]) -> None:
+    for each in nodes:
+        if each.jobs:
+            words = f"{some(each.jobs, 'job')} {'waits' if each.jobs == 1 else 'wait'} for {each.words}: {each.next}"
+            click.echo(visible(words), err=True)
 
 
 @click.command(epilog="""\b
@@ -95,9 +110,18 @@ def jobs(
     wanted = {"queue": queue, "state": state, "tenant": tenant, "domain": domain, "group": group}
     with asking(connect) as asked:
         found = listed(asked, wanted, limit + 1)
-    show(found[:limit], OF_JOBS, as_json, "no job fits")
+    shown = found[:limit] if as_json else [{**row, "status": standing(row)} for row in found[:limit]]
+    show(shown, OF_JOBS, as_json, "no job fits")
     if len(found) > limit:
         click.echo(f"these are the first {limit}; --limit says how many you want to see", err=True)
+
+
+def standing(row: dict[str, Any]) -> str:
+    """What a job is doing; and whom it waits for."""
+    node = row.get("waits-for")
+    if not node:
+        return str(row["status"])
+    return f"waits for node {str(node)[:NEAR]} (away {span(row['away-ms'] / 1000)})"
 
 
 @click.command(name="show", epilog="""\b
@@ -130,6 +154,7 @@ LABELS = {
     "repl": "copies asked for", "ttl": "expires in", "ctime": "added", "retry": "time of a worker",
     "nacks": "given back", "additional-deliveries": "queued again", "nodes-delivered": "holders",
     "nodes-confirmed": "confirmed by", "next-requeue-within": "queued again in", "next-awake-within": "looked at in",
+"waits-for": "waits for node", "away-ms": "which is away for",
     "backoff-ms": "first backoff", "backoff-most-ms": "longest backoff", "leased-ms": "with the worker for",
 }
 SECONDS = ("ttl", "delay", "retry")
@@ -150,6 +175,8 @@ def in_words(name: str, value: Any) -> str:
         return ", ".join(f"{key}: {text}" for key, text in zip(value[::2], value[1::2], strict=True))
     if isinstance(value, list):
         return ", ".join(each[:NEAR] for each in value)
+    if name == "waits-for":
+        return str(value)[:NEAR]
     if value is None:
         return ""
     if name == "status" and value.encode() in states.ABOUT:

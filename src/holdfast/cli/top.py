@@ -15,8 +15,8 @@ from holdfast.client.members import Member
 from holdfast.client.text import visible
 
 COLUMNS = (
-    "name", "queued", "leased", "delayed", "retrying", "dead", "in_per_second", "out_per_second", "longest_wait",
-    "done", "failed", "idle_workers", "paused",
+    "name", "queued", "leased", "delayed", "retrying", "node_away", "dead", "in_per_second",
+    "out_per_second", "longest_wait", "done", "failed", "idle_workers", "paused",
 )
 
 NAME_MAX = 41
@@ -104,6 +104,7 @@ def make_app(url: str, every: float) -> Any:
             self.query_one("#totals", Static).update(
                 f"queued [b]{total.queued:,}[/b]   leased [b]{total.leased:,}[/b]   delayed "
                 f"[b]{total.delayed:,}[/b]   retrying [b]{total.retrying:,}[/b]   dead [b]{total.dead:,}[/b]   "
+                + (f"[red]node away {total.node_away:,}[/red]   " if total.node_away else "") +
                 f"in [b]{total.in_per_second:,}[/b]/s   "
                 f"out [b]{total.out_per_second:,}[/b]/s   done [b]{total.done:,}[/b]"
                 + (f"   [red]{some(len(figures.silent), 'node')} silent[/red]" if figures.silent else "")

@@ -22,7 +22,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.client.figures import TITLES
+from holdfast.client.figures import STATES, TITLES
 from holdfast.client.text import visible
 from holdfast.local.processes import Process
 from holdfast.local.whole import (
@@ -40,8 +40,7 @@ from holdfast.local.whole import (
 EVERY_S = 1.0
 QUEUES_SHOWN = 12
 RATES = ("in_per_second", "out_per_second")
-HELD = ("queued", "leased", "delayed", "retrying", "dead")
-COLUMNS = ("name", "queued", "leased", "delayed", "retrying", "done", "failed", "dead", *RATES)
+COLUMNS = ("name", "queued", "leased", "delayed", "retrying", "node_away", "done", "failed", "dead", *RATES)
 
 EXAMPLES = """
 \b
@@ -214,7 +213,7 @@ def picture(whole: Whole) -> Group:
 def busiest(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those in which most happens or waits, as many as there is room for, by name."""
     def rank(row: dict[str, Any]) -> tuple[int, int]:
-        return -sum(int(row.get(name) or 0) for name in RATES), -sum(int(row.get(name) or 0) for name in HELD)
+        return -sum(int(row.get(name) or 0) for name in RATES), -sum(int(row.get(name) or 0) for name in STATES)
 
     return sorted(sorted(queues, key=rank)[:QUEUES_SHOWN], key=lambda row: str(row["name"]))
 

@@ -16,7 +16,7 @@ from .adding import AddOptions
 from .asks import Ask
 from .checks import Body
 from .figures import Figures
-from .members import Member
+from .members import Away, Member
 from .resp import Arg, Reply
 from .values import DeadJob, JobView, QueueStats, Schedule, WorkerView
 
@@ -49,6 +49,11 @@ def figures(queue: str) -> Ask[Figures]:
 def nodes() -> Ask[list[Member]]:
     """CLUSTER NODES."""
     return Ask(["CLUSTER", "NODES"], _members.read, again=True)
+
+
+def away() -> Ask[list[Away]]:
+    """CLUSTER AWAY."""
+    return Ask(["CLUSTER", "AWAY"], _members.read_away, again=True)
 
 
 def length(queue: str) -> Ask[int]:
@@ -231,6 +236,10 @@ class Admin:
         """The members of the cluster, as the node that is asked sees them."""
         return self._ask(nodes())
 
+    def away(self) -> list[Away]:
+        """Nodes that are away: since when, what is next, and how many jobs wait for each."""
+        return self._ask(away())
+
     def length(self, queue: str) -> int:
         """How many jobs wait in the queue at this node."""
         return self._ask(length(queue))
@@ -366,6 +375,10 @@ class AsyncAdmin:
     async def nodes(self) -> list[Member]:
         """See `Queue.nodes`."""
         return await self._ask(nodes())
+
+    async def away(self) -> list[Away]:
+        """See `Queue.away`."""
+        return await self._ask(away())
 
     async def length(self, queue: str) -> int:
         """See `Queue.length`."""

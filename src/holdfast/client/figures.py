@@ -30,7 +30,12 @@ FIGURES: Final = (
     Figure("delayed", "delayed", "delayed", "jobs whose delay has not ended"),
     Figure("retrying", "retrying", "retrying", "jobs that failed and wait for their next attempt"),
     Figure("dead", "dead-kept", "dead", "jobs that failed for good and are kept"),
+    Figure("node_away", "node-away", "node away", "jobs that wait for a node that is away"),
     Figure("moving", "moving", "moving", "jobs on their way from one node to another"),
+    Figure("accepting", "accepting", "accepting", "jobs that are not accepted yet: too few nodes hold a copy"),
+    Figure("asking", "asking", "asking", "jobs of which the other holders are asked whether a worker has them"),
+    Figure("put_off", "put-off", "put off", "jobs kept out of their queue for a while, such as by DEQUEUE or a pause"),
+    Figure("in_doubt", "in-doubt", "in doubt", "at-most-once jobs that a worker may have had; nobody knows"),
     Figure("copies", "held", "copies", "jobs that nodes hold, each copy counted"),
     Figure("uncollected", "ended", "uncollected", "jobs that are over and still known to nodes"),
     Figure("idle_workers", "blocked", "idle workers", "consumers that wait for a job"),
@@ -45,11 +50,19 @@ FIGURES: Final = (
     Figure("expired", "expired", "expired", "jobs whose time to live ended since the nodes started"),
     Figure("leases_lost", "lease-lost", "leases lost", "leases that ended without an answer since the nodes started"),
     Figure("times_queued", "jobs-in", "times queued", "entries into the queue, also on the way through a node"),
+    Figure("counted_ago", "counted-age", "counted ago", "seconds since nodes began to count what is not queued"),
     Figure("times_out", "jobs-out", "times out", "departures from the queue, also to another node"),
 )
 TITLES: Final = {"name": "queue", "paused": "paused"} | {each.name: each.title for each in FIGURES}
-MOST: Final = "longest_wait"
+MOST: Final = ("longest_wait", "counted_ago")
 """Of several queues the largest counts, not the sum."""
+STATES: Final = (
+    "queued", "leased", "delayed", "retrying", "node_away", "dead", "moving", "accepting", "asking", "put_off",
+    "in_doubt",
+)
+"""Each job of a queue is in one of these, and in one only (docs/reference/job-states.md)."""
+OLD_S: Final = 5
+"""Figures that were counted longer ago than this are an estimate, and whoever reads them is told."""
 PAUSES: Final = ("none", "in", "out", "all")
 
 
@@ -65,7 +78,12 @@ class QueueFigures:
     delayed: int = 0
     retrying: int = 0
     dead: int = 0
+    node_away: int = 0
     moving: int = 0
+    accepting: int = 0
+    asking: int = 0
+    put_off: int = 0
+    in_doubt: int = 0
     copies: int = 0
     uncollected: int = 0
     idle_workers: int = 0
@@ -80,7 +98,13 @@ class QueueFigures:
     expired: int = 0
     leases_lost: int = 0
     times_queued: int = 0
+    counted_ago: int = 0
     times_out: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """In any state."""
+        return sum(getattr(self, name) for name in STATES)
 
     def row(self) -> dict[str, Any]:
         """By the names of the fields."""
@@ -106,7 +130,8 @@ def total(queues: Iterable[QueueFigures]) -> QueueFigures:
     """Many queues as one, without a name."""
     rows = list(queues)
     sums = {each.name: sum(getattr(row, each.name) for row in rows) for each in FIGURES}
-    return QueueFigures("", **{**sums, MOST: max((row.longest_wait for row in rows), default=0)})
+    most = {name: max((getattr(row, name) for row in rows), default=0) for name in MOST}
+    return QueueFigures("", **{**sums, **most})
 
 
 def read(reply: Reply) -> Figures:

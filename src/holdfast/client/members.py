@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from .resp import Reply
-from .values import text
+from .values import fields, items, text, unexpected, whole
 
 NEAR: Final = 8
 """Digits of an id that people see: those that the ids of its jobs begin with."""
 MYSELF, HANDSHAKE, LEAVING, FAIL, SUSPECT = "myself", "handshake", "leaving", "fail", "fail?"
+
+
+def place(host: str, port: int) -> str:
+    return f"{host}:{port}" if host else f"port {port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Member:
 
     @property
     def where(self) -> str:
-        return f"{self.host}:{self.port}" if self.host else f"port {self.port}"
+        return place(self.host, self.port)
 
     def has(self, flag: str) -> bool:
         return flag in self.flags.split(",")
@@ -42,6 +46,53 @@ class Member:
         if not self.is_linked or self.has(FAIL):
             return "down"
         return "leaving" if self.has(LEAVING) else "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A node that others do not hear (CLUSTER AWAY), and the jobs that wait for it."""
+
+    id: str
+    host: str
+    port: int
+    away_s: float
+    """At the longest."""
+    fails_in_s: float
+    """Until it counts as failed, at the earliest; 0: it does."""
+    jobs: int
+
+    @property
+    def near(self) -> str:
+        return self.id[:NEAR]
+
+    @property
+    def where(self) -> str:
+        return place(self.host, self.port)
+
+    @property
+    def words(self) -> str:
+        return f"node {self.near} at {self.where} (away {self.away_s:.0f} s)"
+
+    @property
+    def next(self) -> str:
+        """What happens next, and when."""
+        then = "its jobs are queued at other nodes, each as soon as no worker can have it any more"
+        if self.fails_in_s > 0:
+            return f"if it stays away, it counts as failed in {self.fails_in_s:.0f} s; then {then}"
+        return f"it counts as failed: {then}"
+
+
+def read_away(reply: Reply) -> list[Away]:
+    """Nodes that are away, those with most jobs first."""
+    page = items(reply)
+    if len(page) != 2:
+        raise unexpected("nodes that are away, nodes that did not answer", page)
+    found = []
+    for row in map(fields, items(page[0])):
+        numbers = {name: whole(row.get(name)) for name in ("port", "away-ms", "fails-in-ms", "jobs")}
+        found.append(Away(text(row.get("node")), text(row.get("host")), numbers["port"], numbers["away-ms"] / 1000,
+                          numbers["fails-in-ms"] / 1000, numbers["jobs"]))
+    return sorted(found, key=lambda each: (-each.jobs, each.id))
 
 
 def read(reply: Reply) -> list[Member]:

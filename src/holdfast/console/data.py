@@ -24,13 +24,13 @@ PAGE = 50
 FILTERS = ("queue", "state", "tenant", "domain", "group")
 """Their values are names as a page writes them (names.py); nothing is any."""
 COLUMNS = [
-    ("name", "queue"), ("len", "queued"), ("out", "with workers"), ("delayed", "delayed"), ("dead-kept", "dead"),
-    ("in-per-second", "in /s"), ("out-per-second", "out /s"), ("oldest-age", "longest wait"),
+    ("name", "queue"), ("len", "queued"), ("out", "with workers"), ("delayed", "delayed"), ("node-away", "node away"),
+    ("dead-kept", "dead"), ("in-per-second", "in /s"), ("out-per-second", "out /s"), ("oldest-age", "longest wait"),
     ("acked", "done since start"), ("blocked", "idle workers"),
 ]
 """Of a list of queues, which can be sorted by each."""
 BUSY = "busy"
-COUNTED = {"leased": "out", "delayed": "delayed", "retrying": "retrying", "dead": "dead-kept"}
+COUNTED = {word.decode(): figure.decode() for word, figure in states.COUNTED.items() if word != states.QUEUED}
 """States of which a queue knows how many there are."""
 ANSWER_S = 2.0
 """A node takes milliseconds; one that takes so long is stopped, or cut off and not yet missed."""

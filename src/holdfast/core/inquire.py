@@ -39,7 +39,7 @@ HANDED_BACK: Final = 8  # queue a job again (handback.py)
 BUCKET: Final = 9  # how much there is of the rate of a domain (domains.py)
 FLUSHED: Final = 30  # delete all jobs of a queue (flush.py)
 COUNTED: Final = 31  # how many of them a node is to count
-AWAY: Final = 32  # which nodes are not heard, and how many jobs wait for them (absence.py)
+AWAY: Final = 32  # which nodes are not heard, and how many jobs wait for them (away.py)
 
 Teller = Callable[["Node", Peer, Reader, BytesWriter], None]
 """Answers a question of a peer: reads what it asks, writes the answer."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 
 from holdfast.core import (
-    absence,
     acks,
+    away,
     batches,
     cancel,
     change,
@@ -120,7 +120,7 @@ HANDLERS: Final[dict[int, Handler]] = {
 explain.REASONS.append(held.of_rules)
 inquire.KINDS.update({
     inquire.FIGURES: views.tell,
-    inquire.AWAY: absence.tell,
+    inquire.AWAY: away.tell,
     inquire.FLUSHED: flush.tell,
     inquire.COUNTED: flush.tell_count,
     inquire.LEASED: tokens.tell,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from holdfast.client import figures, values
+from holdfast.client import figures, members, values
 from holdfast.client.members import Member
 from holdfast.client.resp import to_bytes
 from holdfast.core import states
@@ -346,18 +346,37 @@ class Node(Model):
     is_linked: bool
 
 
+class Away(Model):
+    """A node that others do not hear."""
+
+    id: str
+    host: str
+    port: int
+    away_s: Annotated[float, Field(description="seconds since there is no link with it, at the longest")]
+    fails_in_s: Annotated[float, Field(description="seconds until it counts as failed, at the earliest; 0: it does")]
+    jobs: Annotated[int, Field(description="jobs that wait for it, over the nodes that answered")]
+    next: Annotated[str, Field(description="what becomes of them, in words")]
+
+
+def away_node(each: members.Away) -> Away:
+    return Away(id=each.id, host=each.host, port=each.port, away_s=each.away_s, fails_in_s=each.fails_in_s,
+                jobs=each.jobs, next=each.next)
+
+
 class Cluster(Model):
     """The nodes as the one that was asked sees them, and what it says of the cluster."""
 
     nodes: list[Node]
+    away: Annotated[list[Away], Field(description="nodes that others do not hear, and the jobs that wait for them")]
     facts: dict[str, Scalar]
 
 
-def cluster(members: list[Member], info: str) -> Cluster:
+def cluster(known: list[Member], gone: list[members.Away], info: str) -> Cluster:
     nodes = [Node(id=each.id, host=each.host, port=each.port, state=each.state, is_linked=each.is_linked,
-                  flags=[flag for flag in each.flags.split(",") if flag != "noflags"]) for each in members]
+                  flags=[flag for flag in each.flags.split(",") if flag != "noflags"]) for each in known]
     lines = [line.partition(":") for line in info.splitlines() if ":" in line]
-    return Cluster(nodes=nodes, facts={name: number_of(value) for name, _, value in lines})
+    away = [away_node(each) for each in gone]
+    return Cluster(nodes=nodes, away=away, facts={name: number_of(value) for name, _, value in lines})
 
 
 class Record(Model):

@@ -180,8 +180,9 @@ async def workers(asking: Asking) -> answers.Workers:
 
 @router.get("/cluster")
 async def cluster(asking: Asking) -> answers.Cluster:
-    """The nodes as the one that was asked sees them, and its own account of the cluster."""
-    return answers.cluster(await asking.nodes(), models.plain(await asking.call("CLUSTER", "INFO")))
+    """The nodes as the one that was asked sees them, who is away and how many jobs wait for it, and more facts."""
+    info = await asking.call("CLUSTER", "INFO")
+    return answers.cluster(await asking.nodes(), await asking.away(), models.plain(info))
 
 
 @router.get("/info")

@@ -19,7 +19,8 @@ def found(looks: list[Look]) -> list[str]:
 
 
 def looks(until: int, **more: Any) -> list[Look]:
-    return [Look(**{"t": t, "is_whole": True, "jobs": AT_A, "figures": HELD, **more}) for t in range(0, until, 900)]
+    given = {"is_whole": True, "jobs": AT_A, "figures": HELD, "given": {}, **more}
+    return [Look(t=t, **given) for t in range(0, until, 900)]
 
 
 @pytest.mark.parametrize(("figures", "is_wrong"), [
@@ -41,6 +42,7 @@ def test_figures_are_a_moment_old() -> None:
     busy = [look._replace(jobs={**AT_A, "A": {**AT_A["A"], "j": Copy("active", 5, "q", "out", turn=look.t)}})
             for look in looks(3 * QUIET_MS, figures=wrong)]
     assert not found(busy)
+    assert not found(looks(2 * QUIET_MS - 900, figures=wrong, given={"q": QUIET_MS}))
     left = [look._replace(jobs={"A": AT_A["A"]} if look.t > QUIET_MS else AT_A) for look in looks(2 * QUIET_MS - 900)]
     assert not found([each._replace(figures=wrong) for each in left if each.t > QUIET_MS])
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import absence, errors, flush, heal, membership, peers, tombs, views
+from holdfast.core import away, errors, flush, heal, membership, peers, tombs, views
 from holdfast.core.effects import LEAVING, NEW_ID, SAVE_NODES, Request
 from holdfast.core.errors import BadRequest
 from holdfast.core.ids import NODE_ID_LENGTH
@@ -104,7 +104,7 @@ def cluster(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word == b"QSTAT" and n == 3:
         views.ask(node, session, argv[2])
     elif word == b"AWAY" and n == 2:
-        absence.ask(node, session)
+        away.ask(node, session)
     elif word == b"LEAVING" and n in (2, 3):
         leaving(node, argv)
     else:

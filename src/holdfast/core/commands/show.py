@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import groups, leases, states, status
+from holdfast.core import absence, groups, leases, states, status
 from holdfast.core.commands.jobs import write_job_id, write_named, write_nodes
 from holdfast.core.job import (
     HANDED_OUT,
@@ -52,7 +52,8 @@ def show(node: Node, session: Session, argv: list[bytes]) -> None:
     Of a job that has more than a plain one it tells that as well: its keys (with `onfail skip` of a group, `until
     started` of a unique key, `index` in a batch) and headers, the rules for its failure, how its last hand-outs ended,
     why it is dead, and under which lease it is: token, worker, address, since when, and how far the worker says it is.
-    One that was taken without a token is `leased` 1.
+    One that was taken without a token is `leased` 1. Where the node of a job is away, `waits-for` names it, and
+    `away-ms` says since when.
     """
     check_ids(argv)
     job = node.find(node.merged.get(argv[1], argv[1]))
@@ -72,6 +73,10 @@ def write_job(node: Node, session: Session, job: Job) -> None:
         extra.number(b"priority", i64(job.priority))
     if job.flags & SPECIAL:
         write_special(node, job, extra)
+    if word == states.NODE_AWAY:
+        peer = node.peers[job.responsible]
+        extra.text(b"waits-for", peer.node_id())
+        extra.number(b"away-ms", absence.away_ms(node, peer))
     if job.lease is None and word == states.LEASED:
         extra.number(b"leased", 1)  # by a plain GETJOB: nobody asked for a token, and there is nothing else to tell
     write_array(out, 30 + 2 * extra.count)

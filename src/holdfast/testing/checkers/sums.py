@@ -20,6 +20,7 @@ class Look(NamedTuple):
     is_whole: bool  # whether those that are there have links with each other, and with nobody else
     jobs: Mapping[str, View]
     figures: Mapping[str, Mapping[str, int]]  # by node and queue: jobs in any state, as the node counts them
+    given: Mapping[str, int]  # by queue, when a job of it was last handed out: it may have come and gone between looks
 
 
 class Sums:
@@ -45,7 +46,9 @@ class Sums:
             rows = frozenset(queues.get(queue, ()))
             if rows != self.before.get(queue):
                 self.before[queue], self.since[queue] = rows, look.t
-            elif self.whole_t >= 0 and look.t - max(self.whole_t, self.since[queue]) >= QUIET_MS:
+                continue
+            quiet_t = max(self.whole_t, self.since[queue], look.given.get(queue, 0))
+            if self.whole_t >= 0 and look.t - quiet_t >= QUIET_MS:
                 yield from self.judge(queue, rows, look)
 
     def judge(self, queue: str, rows: frozenset[tuple[str, str, Copy]], look: Look) -> Iterator[tuple[str, str]]:

@@ -69,6 +69,7 @@ class Watcher:
         self.homes: dict[tuple[str, str], int] = {}  # pairs that hear each other and share a slot, and since when
         self.lossy: dict[str, int] = {}  # nodes that have lost something, and when they last did
         self.touched: dict[str, int] = {}  # jobs of which clients said or got something, and when
+        self.given: dict[str, int] = {}  # queues of which somebody got a job, and when that last was
         self.got: dict[str, str] = {}  # jobs, and at which node a client got them last
         self.taken_out: set[str] = set()  # jobs that somebody took out of their queue by hand
         self.paused: dict[str, int] = {}  # queues that somebody paused, and when that was over
@@ -135,6 +136,7 @@ class Watcher:
         jobs = [each["id"] for each in value.get("jobs", ())] if op.f == "get" else value.get("ids", ())
         for id in (*jobs, *words):
             self.touched[id] = op.t
+        self.given.update((each["queue"], op.t) for each in value.get("jobs", ()) if op.f == "get")
         if op.f == "dequeue" and op.type == INVOKE:
             self.taken_out.update(value["ids"])
         queue = value["queue"] if op.f == "pause" and "queue" in value else words[1] if words[:1] == ["PAUSE"] else ""
@@ -228,7 +230,7 @@ class Watcher:
         up = {name: cluster.hosts[name] for name in sorted(there)}
         is_whole = cluster.moments.are_linked() and not any(set(host.linked) - there for host in up.values())
         figures = {name: cluster.kind.figures(host.node) for name, host in up.items()} if is_whole else {}
-        look = Look(cluster.now, is_whole, {name: views[name] for name in up}, figures)
+        look = Look(cluster.now, is_whole, {name: views[name] for name in up}, figures, self.given)
         for queue, text in self.sums.look(look):
             self.tell("figures", "miscounted", queue, text)
         cluster.counters["sums"] = self.sums.judged

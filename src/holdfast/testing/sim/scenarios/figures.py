@@ -43,6 +43,9 @@ def figures_add_up_while_a_node_is_away(new: New) -> None:
     settle(sim)
     sim.restart("C")
     settle(sim)
+    sim.crash("ABC")
+    sim.restart("ABC")
+    settle(sim)
 
 
 @catches("counted-by-all-holders", "away-uncounted")
