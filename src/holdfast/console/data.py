@@ -293,6 +293,7 @@ OF_A_JOB = {
     "backoff-ms": "wait after the first failure", "backoff-most-ms": "wait after a failure at most",
     "failures": "failed attempts", "round": "sent back from the dead, times", "cause": "cause of death", "died": "died",
     "token": "token of its lease", "worker": "worker", "address": "address of the worker",
+    "waits-for": "waits for node", "away-ms": "which is away for",
     "leased-ms": "with the worker for", "progress": "progress, of 1", "progress-text": "what the worker says of it",
     "cancelled": "the worker was told to give up", "onexpire": "if its time is over",
 }

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import states
 from holdfast.core.job import Job
 from holdfast.core.peers import ME, MY_BIT, Peer, order_in
 from holdfast.core.queue import Tally
@@ -51,18 +50,17 @@ def is_counted_here(node: Node, job: Job) -> bool:
     return is_first(node, job, node.peers[job.responsible].bit)
 
 
+def is_dead_here(node: Node, job: Job) -> bool:
+    """Of those that have a dead job, who counts it. Nobody sees to it, so it is the first of them; an at-most-once job
+    is at one node only."""
+    return job.retry == 0 or is_first(node, job, 0)
+
+
 def waiting(node: Node, tally: Tally) -> int:
     """Jobs of a queue, of those that this node counts, whose node is away."""
-    return 0 if node.broken("away-uncounted") else of_away(node, tally.behind)
-
-
-def dead(node: Node, tally: Tally) -> int:
-    """Dead jobs that this node is to count: nothing waits for the node where they died."""
-    return tally.of(states.DEAD) + of_away(node, tally.dead_behind)
-
-
-def of_away(node: Node, behind: dict[int, int]) -> int:
-    return sum([count for index, count in behind.items() if not node.peers[index].is_linked])
+    if node.broken("away-uncounted"):
+        return 0
+    return sum([count for index, count in tally.behind.items() if not node.peers[index].is_linked])
 
 
 def by_peer(node: Node) -> dict[int, int]:

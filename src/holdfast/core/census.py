@@ -16,7 +16,7 @@ from holdfast.core import absence, heal, rules, states, status
 from holdfast.core.alarms import Chore
 from holdfast.core.job import COUNTED, MOVING, QUEUED, WAIT_REPL, Job
 from holdfast.core.limits import NEVER
-from holdfast.core.peers import ME, order_of
+from holdfast.core.peers import order_of
 from holdfast.core.queue import Queue, Tally
 
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ def note(node: Node, job: Job) -> None:
         return  # a queue knows how many these are (queue.size, adding)
     counting = queue.counting
     word = status.of(node, job)
-    index = int(job.responsible)
-    is_elsewhere = word == states.COPY or word == states.NODE_AWAY or (word == states.DEAD and index != ME)
-    if not is_elsewhere:
+    if word == states.COPY or word == states.NODE_AWAY:
+        index = int(job.responsible)
+        if job.flags & MOVING or absence.is_first(node, job, node.peers[index].bit):
+            counting.behind[index] = counting.behind.get(index, 0) + 1  # also of one that can be heard: it may go
+    elif word != states.DEAD or absence.is_dead_here(node, job):
         counting.words[word] = counting.words.get(word, 0) + 1
-    elif job.flags & MOVING or absence.is_first(node, job, node.peers[index].bit):
-        behind = counting.dead_behind if word == states.DEAD else counting.behind
-        behind[index] = behind.get(index, 0) + 1  # also of a node that can be heard: it may go
 
 
 def tally(node: Node, queue: Queue) -> Tally:

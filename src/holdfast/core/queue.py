@@ -35,7 +35,6 @@ class Tally:
     def __init__(self) -> None:
         self.words: dict[bytes, int] = {}  # how many in each state of states.py
         self.behind: dict[int, int] = {}  # for this node to count while that one, by its index, is away (absence.py)
-        self.dead_behind: dict[int, int] = {}  # the same of dead jobs
 
     def of(self, word: bytes) -> int:
         return self.words.get(word, 0)

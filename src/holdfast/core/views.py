@@ -114,7 +114,7 @@ def figures(node: Node, queue: Queue) -> list[int]:
         int(queue.size + queue.lined), int(queue.held), len(queue.waiting), int(queue.jobs_in), int(queue.jobs_out),
         max(0, int(age)), int(queue.rate_in), int(queue.rate_out),
         tally.of(states.LEASED), tally.of(states.DELAYED), tally.of(states.MOVING), tally.of(states.ENDED),
-        absence.dead(node, tally),
+        tally.of(states.DEAD),
         int(queue.acked), int(queue.nacked), int(queue.died), int(queue.expired), int(queue.lease_lost),
         int(queue.added), int(queue.handed_out()), tally.of(states.RETRYING), int(queue.paused),
         absence.waiting(node, tally), int(queue.adding), tally.of(states.ASKING), tally.of(states.PUT_OFF),

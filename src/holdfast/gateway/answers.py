@@ -78,6 +78,8 @@ class Job(Body):
     token: Annotated[str | None, Field(description="of its lease")] = None
     worker: str | None = None
     address: Annotated[str | None, Field(description="of the worker")] = None
+    waits_for: Annotated[str | None, Field(description="the node that has it, where that is away")] = None
+    away_ms: Annotated[int | None, Field(description="milliseconds since there is no link with that node")] = None
     leased_ms: Annotated[int | None, Field(description="milliseconds the worker has had it")] = None
     progress: Annotated[float | None, Field(description="0 to 1, as the worker says")] = None
     progress_text: str | None = None

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
 from holdfast import form
-from holdfast.core import peers, views
+from holdfast.core import absence, census, peers, states, views
 from holdfast.core.commands.cluster import members
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT
@@ -42,9 +42,9 @@ STUCK_S: Final = 15.0
 REQUEST_S: Final = 10.0
 
 # Of views.FIELDS: what is a state, and what a counter.
-STATES: Final = {
-    "queued": b"len", "leased": b"out", "delayed": b"delayed", "retrying": b"retrying", "dead": b"dead-kept",
-}
+STATES: Final = {word.decode(): figure for word, figure in states.COUNTED.items()}
+RARE: Final = frozenset(["moving", "accepting", "asking", "put-off", "in-doubt"])
+"""Of a queue these have a series while there are such jobs; most never have any."""
 COUNTED: Final = {
     "holdfast_jobs_added_total": b"added", "holdfast_jobs_redelivered_total": b"redelivered",
     "holdfast_jobs_queued_total": b"jobs-in", "holdfast_jobs_delivered_total": b"handed-out",
@@ -103,9 +103,7 @@ def take(server: Server) -> Snapshot:
     add("holdfast_faults_total", server.fault_count)
     add("holdfast_nodes_known", len(members(node)))
     add("holdfast_nodes_reachable", peers.reachable(node))
-    for peer in members(node):
-        if peer.index != ME:
-            add("holdfast_link_up", float(peer.is_linked), peer=peer.node_id().decode())
+    add_nodes(server, found)
     add("holdfast_bus_messages_total", node.bus_frames_out, direction="out")
     add("holdfast_bus_messages_total", node.bus_frames_in, direction="in")
     add("holdfast_bus_bytes_total", node.bus_bytes_out, direction="out")
@@ -131,10 +129,12 @@ def add_queues(server: Server, found: Snapshot) -> None:
     node = server.node
     queues = list(node.queues.values())
     others, redelivered = [0] * len(views.FIELDS), 0
+    everywhere = [0] * len(views.FIELDS)
     if len(queues) > QUEUES_MAX:
         queues.sort(key=lambda queue: queue.held, reverse=True)
     for place, queue in enumerate(queues):
         values = views.figures(node, queue)
+        views.combine(everywhere, values)
         if place < QUEUES_MAX:
             add_queue(found, queue.name.decode("utf-8", "backslashreplace"), values, int(queue.redelivered))
         else:
@@ -142,13 +142,33 @@ def add_queues(server: Server, found: Snapshot) -> None:
             redelivered += int(queue.redelivered)
     if len(queues) > QUEUES_MAX:
         add_queue(found, OTHERS, others, redelivered)
+    for state, field in STATES.items():
+        found.add("holdfast_jobs_counted", everywhere[views.FIELDS.index(field)], state=state)
+    found.add("holdfast_jobs_counted_age_seconds", float(census.age_ms(node)) / 1000)
+
+
+def add_nodes(server: Server, found: Snapshot) -> None:
+    """The other members: who is heard, who is away and since when, and what waits for them."""
+    node = server.node
+    waiting = absence.by_peer(node)
+    for peer in node.peers:
+        jobs = waiting.get(int(peer.index), 0)
+        if peer.index == ME or not (peer.is_member or jobs):
+            continue
+        name = peer.node_id().decode()
+        if peer.is_member:
+            found.add("holdfast_link_up", float(peer.is_linked), peer=name)
+        away_ms = 0 if peer.is_linked else int(absence.away_ms(node, peer))
+        found.add("holdfast_node_away_seconds", away_ms / 1000, peer=name)
+        found.add("holdfast_jobs_waiting_for_node", jobs, peer=name)
 
 
 def add_queue(found: Snapshot, queue: str, values: list[int], redelivered: int) -> None:
     row = dict(zip(views.FIELDS, values, strict=True))
     row[b"redelivered"] = redelivered
     for state, name in STATES.items():
-        found.add("holdfast_queue_jobs", row[name], queue=queue, state=state)
+        if row[name] or state not in RARE:
+            found.add("holdfast_queue_jobs", row[name], queue=queue, state=state)
     found.add("holdfast_queue_oldest_age_seconds", row[b"oldest-age"], queue=queue)
     found.add("holdfast_queue_workers_waiting", row[b"blocked"], queue=queue)
     for way, bit in PAUSES.items():

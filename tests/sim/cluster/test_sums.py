@@ -19,7 +19,7 @@ def found(looks: list[Look]) -> list[str]:
 
 
 def looks(until: int, **more: Any) -> list[Look]:
-    given = {"is_whole": True, "jobs": AT_A, "figures": HELD, "given": {}, **more}
+    given = {"steady": 0, "jobs": AT_A, "figures": HELD, "given": {}, **more}
     return [Look(t=t, **given) for t in range(0, until, 900)]
 
 
@@ -37,14 +37,13 @@ def test_each_job_is_counted_once(figures: Any, is_wrong: bool) -> None:
 def test_figures_are_a_moment_old() -> None:
     wrong = {"A": {"q": 9}, "B": {"q": 1}}
     assert not found(looks(QUIET_MS, figures=wrong))
-    apart = looks(3 * QUIET_MS, figures=wrong, is_whole=False)
+    apart = looks(3 * QUIET_MS, figures=wrong, steady=-1)
     assert not found(apart)
     busy = [look._replace(jobs={**AT_A, "A": {**AT_A["A"], "j": Copy("active", 5, "q", "out", turn=look.t)}})
             for look in looks(3 * QUIET_MS, figures=wrong)]
     assert not found(busy)
     assert not found(looks(2 * QUIET_MS - 900, figures=wrong, given={"q": QUIET_MS}))
-    left = [look._replace(jobs={"A": AT_A["A"]} if look.t > QUIET_MS else AT_A) for look in looks(2 * QUIET_MS - 900)]
-    assert not found([each._replace(figures=wrong) for each in left if each.t > QUIET_MS])
+    assert not found(looks(2 * QUIET_MS - 900, figures=wrong, steady=QUIET_MS))
 
 
 @pytest.mark.parametrize("state", ["acked", "tombstone"])

@@ -85,7 +85,7 @@ def qstat(node: Node, session: Session, argv: list[bytes]) -> None:
     write_named(out, b"lease-lost", queue.lease_lost)
     write_named(out, b"out", tally.of(states.LEASED))
     write_named(out, b"delayed", tally.of(states.DELAYED))
-    write_named(out, b"dead-kept", absence.dead(node, tally))
+    write_named(out, b"dead-kept", tally.of(states.DEAD))
     write_named(out, b"added", queue.added)
     write_named(out, b"handed-out", queue.handed_out())
     write_named(out, b"retrying", tally.of(states.RETRYING))

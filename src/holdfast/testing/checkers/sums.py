@@ -17,7 +17,7 @@ QUIET_MS: Final = 5_000
 
 class Look(NamedTuple):
     t: int
-    is_whole: bool  # whether those that are there have links with each other, and with nobody else
+    steady: int  # since when those that are there have links with each other, and with nobody else; -1: they have not
     jobs: Mapping[str, View]
     figures: Mapping[str, Mapping[str, int]]  # by node and queue: jobs in any state, as the node counts them
     given: Mapping[str, int]  # by queue, when a job of it was last handed out: it may have come and gone between looks
@@ -27,16 +27,10 @@ class Sums:
     def __init__(self) -> None:
         self.before: dict[str, frozenset[tuple[str, str, Copy]]] = {}  # by queue: node, job and what it is there
         self.since: dict[str, int] = {}
-        self.whole_t = -1
-        self.nodes: frozenset[str] = frozenset()
         self.judged = 0
 
     def look(self, look: Look) -> Iterator[tuple[str, str]]:
         """Queues whose figures are wrong, and words."""
-        nodes = frozenset(look.jobs)
-        if not look.is_whole or self.whole_t < 0 or nodes != self.nodes:
-            self.whole_t = look.t if look.is_whole else -1
-        self.nodes = nodes
         queues: dict[str, set[tuple[str, str, Copy]]] = {}
         for node, view in look.jobs.items():
             for job, copy in view.items():
@@ -47,8 +41,8 @@ class Sums:
             if rows != self.before.get(queue):
                 self.before[queue], self.since[queue] = rows, look.t
                 continue
-            quiet_t = max(self.whole_t, self.since[queue], look.given.get(queue, 0))
-            if self.whole_t >= 0 and look.t - quiet_t >= QUIET_MS:
+            quiet_t = max(look.steady, self.since[queue], look.given.get(queue, 0))
+            if look.steady >= 0 and look.t - quiet_t >= QUIET_MS:
                 yield from self.judge(queue, rows, look)
 
     def judge(self, queue: str, rows: frozenset[tuple[str, str, Copy]], look: Look) -> Iterator[tuple[str, str]]:

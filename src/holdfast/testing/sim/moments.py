@@ -72,10 +72,6 @@ class Moments:
         self.there = there
         self.mark(up)
 
-    def are_linked(self) -> bool:
-        """Whether those that are there hear each other."""
-        return 2 * len(self.linked) == len(self.there) * (len(self.there) - 1)
-
     def is_blocked(self, pair: Pair) -> bool:
         paths = self.cluster.network.paths
         return paths[pair].blocks > 0 or paths[pair[1], pair[0]].blocks > 0

@@ -228,9 +228,10 @@ class Watcher:
         cluster = self.cluster
         there = cluster.moments.there
         up = {name: cluster.hosts[name] for name in sorted(there)}
-        is_whole = cluster.moments.are_linked() and not any(set(host.linked) - there for host in up.values())
-        figures = {name: cluster.kind.figures(host.node) for name, host in up.items()} if is_whole else {}
-        look = Look(cluster.now, is_whole, {name: views[name] for name in up}, figures, self.given)
+        is_whole = not any(set(host.linked) - there for host in up.values())
+        steady = cluster.moments.steady_t if is_whole else -1
+        figures = {name: cluster.kind.figures(host.node) for name, host in up.items()} if steady >= 0 else {}
+        look = Look(cluster.now, steady, {name: views[name] for name in up}, figures, self.given)
         for queue, text in self.sums.look(look):
             self.tell("figures", "miscounted", queue, text)
         cluster.counters["sums"] = self.sums.judged
