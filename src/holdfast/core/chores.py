@@ -17,6 +17,7 @@ from holdfast.core import (
     requeue,
     salvage,
     settings,
+    standstill,
     takeover,
     tombs,
 )
@@ -42,6 +43,7 @@ def beat(node: Node) -> None:
     fate.beat(node)
     heal.beat(node)
     takeover.beat(node)
+    standstill.beat(node)
     batches.beat(node)
     remote.beat(node)
     if node.loaded_by != NEVER and (node.doubted or not node.broken("doubt-of-jobs-only")):

@@ -251,6 +251,7 @@ def is_made(node: Node, entry: Entry, instant: int, slot: Slot) -> bool:
     if reply.startswith(b"-"):
         return False
     node.count("cron-runs")
+    node.promised.cron.note(own_wall(node) - i64(instant) * 1000)
     return True
 
 

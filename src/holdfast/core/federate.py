@@ -31,6 +31,7 @@ from holdfast.core import (
     replicate,
     requeue,
     rules,
+    times,
     tombs,
 )
 from holdfast.core.copies import Copy, register, write_copy
@@ -173,6 +174,7 @@ def move(node: Node, job: Job, peer: Peer) -> None:
     job.queue.jobs_out += 1
     job.queue.moved += 1
     open_move(node, peer, int(number), job)
+    times.given(node, job)
     records.gave(node, job, peer, number)
     history.moved(node, job, peer)
     if job.retry > 0:
@@ -307,6 +309,7 @@ def on_taken(node: Node, peer: Peer, reader: Reader) -> None:
     reader.job_id()
     if job is None or not node.is_here(job):
         return
+    times.taken(node, job)
     was_moving = job.flags & MOVING  # or it has come back to us meanwhile
     job.flags &= ~MOVING
     if job.retry > 0:

@@ -13,11 +13,12 @@ a batch is what a reader gets at least, so it must not be as long as a turn can 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
+from holdfast.core import times
 from holdfast.core.ids import id_minutes, id_random, id_seq
 from holdfast.core.job import ACK_ONLY, ACKED, ACTIVE, HANDED_OUT, QUEUED_BEFORE, Job, read_code
 from holdfast.core.peers import Peer
@@ -66,6 +67,9 @@ from holdfast.core.tale import (
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
+
+NODE_SILENT: Final = b"node-silent"
+"""The cause of a lease that was lost with its node: whether there was one nobody here knows."""
 
 
 # -- what happens to a job --------------------------------------------------------------------------------------
@@ -135,6 +139,8 @@ def lease_lost(node: Node, job: Job, cause: bytes) -> None:
 
     To be called before the counts of the job grow.
     """
+    if cause == NODE_SILENT:
+        times.rescued(node, job)
     if not node.is_telling:
         return
     begin(node, LEASE_LOST, job, tried(job) + 1, 0)

@@ -289,4 +289,6 @@ def reply(node: Node, add: Add, data: bytes) -> None:
     if add.slot is None:
         node.out.write(data)
     else:
+        if add.session is not None and add.number != 0:
+            node.promised.keyed.note(node.now - add.asked)
         node.fill_slot(add.session, add.slot, data)

@@ -276,6 +276,7 @@ def judge(node: Node, peer: Peer) -> None:
     size = sum([1 for each in node.peers if each.is_member])
     if 1 + len(peer.reports) >= size // 2 + 1:
         peer.is_failed = True
+        peer.failed_at = node.now
         node.notice(peer.node_id(), "has failed: most nodes do not hear it")
         node.count("failed")
         for each in node.peers:
@@ -449,6 +450,7 @@ def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
     if failed is not None and failed.index != ME and node.now - failed.heard > 2 * beat_ms(node):
         if not failed.is_suspect:
             requeue.lost_sight(node, failed)
+        failed.failed_at = failed.failed_at if failed.is_failed else node.now
         failed.is_suspect = failed.is_failed = True
 
 

@@ -139,10 +139,11 @@ from holdfast.core.session import (
     Slot,
 )
 from holdfast.core.stages import Stages
+from holdfast.core.standstill import Standstill
 from holdfast.core.takeover import Takeovers
 from holdfast.core.tale import Tale
 from holdfast.core.throttle import Domains, Throttle
-from holdfast.core.times import Times
+from holdfast.core.times import Promised
 from holdfast.core.unique import Taken, Windows
 from holdfast.core.watch import Watch
 from holdfast.core.workers import Worker
@@ -287,7 +288,8 @@ class Node:
         self.must_sync: bool = False  # this turn's records must be on disk before anything leaves, whatever the policy
         self.counters: dict[str, int] = {}
         self.refusals: dict[str, int] = {}  # by code
-        self.copying: Times = Times()
+        self.promised: Promised = Promised()
+        self.standstill: Standstill = Standstill()
         self.mutants: frozenset[str] = frozenset()
         self.force_holders: list[bytes] | None = None
         self.bus_bytes_out: i64 = 0

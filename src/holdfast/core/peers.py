@@ -75,6 +75,7 @@ class Peer:
         self.is_linked: bool = False
         self.is_suspect: bool = False  # we have not heard of it for too long
         self.is_failed: bool = False  # a majority has not
+        self.failed_at: i64 = 0  # since when, the last time
         self.leaving_until: i64 = 0
         self.heard: i64 = 0
         self.linked_at: i64 = 0

@@ -427,7 +427,7 @@ def begin_accepted(node: Node, job: Job, task: Adding) -> None:
         if task.is_default:
             node.count("added-with-fewer-copies")
     job.queue.adding -= 1
-    times.copied(node, job)
+    times.copied(node, job, task.is_default)
     history.added(node, job)
     if task.is_external:
         hand_over(node, job, task.confirmed)

@@ -142,6 +142,8 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     if peer.is_linked:
         link_down(node, peer)
     peer.is_linked = True
+    if peer.away_since > 0:
+        node.promised.links.note(node.now - peer.away_since)
     peer.out = BytesWriter()
     peer.sent = peer.acked = peer.received = peer.awaited = 0
     peer.owes_ack = False

@@ -61,6 +61,19 @@ def bits(n: i64) -> i64:
     return place + 1 if n >= 2 else place
 
 
+class Promised:
+    """What docs/explanation/promises.md gives a time, where no queue has it. In milliseconds."""
+
+    def __init__(self) -> None:
+        self.adds_default: Times = Times()  # from an add to enough copies, where the producer named no number of them
+        self.adds_asked: Times = Times()  # and where it did
+        self.moves: Times = Times()  # from giving a job to a consumer of another node to the word that it has it
+        self.rescues: Times = Times()  # from when its node counted as failed to its being queued here
+        self.keyed: Times = Times()  # from an add with a key to its answer, where another node or a new home decided
+        self.links: Times = Times()  # how long there was no link with a node, of those that came back
+        self.cron: Times = Times()  # from the instant of a schedule to its job
+
+
 def handed_out(node: Node, job: Job) -> None:
     """A job goes to a consumer. To be called before it is flagged as handed out."""
     queue = job.queue
@@ -80,10 +93,30 @@ def acked(node: Node, job: Job) -> None:
         queue.runs.note((node.now - i64(job.since)) & WRAPS)
 
 
-def copied(node: Node, job: Job) -> None:
+def copied(node: Node, job: Job, is_default: bool) -> None:
     """A job that waited for its copies is accepted: enough nodes have it."""
     job.queue.added += 1
-    node.copying.note(node.now - job.ctime // 1_000_000)
+    times = node.promised.adds_default if is_default else node.promised.adds_asked
+    times.note(node.now - job.ctime // 1_000_000)
+
+
+def given(node: Node, job: Job) -> None:
+    """A job goes to another node, for a consumer there. It is not handed out here, so the place for that is free."""
+    job.since = i32(node.now & WRAPS)
+
+
+def taken(node: Node, job: Job) -> None:
+    """That node has it. After a restart nobody knows when it was given."""
+    if job.since >= 0:
+        node.promised.moves.note((node.now - i64(job.since)) & WRAPS)
+        job.since = -1
+
+
+def rescued(node: Node, job: Job) -> None:
+    """A job whose node is silent is queued here. To be called while it is said to be that node's."""
+    peer = node.peers[job.responsible]
+    if peer.is_failed:
+        node.promised.rescues.note(node.now - peer.failed_at)
 
 
 def refused(node: Node, error: bytes) -> None:

@@ -36,7 +36,28 @@ ABOUT: Final = {
     "holdfast_leases_lost_total": ("counter", "Leases that ended without an answer"),
     "holdfast_job_wait_seconds": ("histogram", "From when a job could first be handed out to its first hand-out"),
     "holdfast_job_run_seconds": ("histogram", "From a hand-out to the ack of it, where both were here"),
-    "holdfast_replication_seconds": ("histogram", "From the adding of a job to enough copies of it"),
+    "holdfast_replication_seconds": (
+        "histogram", "From the adding of a job to enough copies of it, whether their number was asked for or not"
+    ),
+    "holdfast_adds_with_fewer_copies_total": ("counter", "Jobs accepted before they had as many copies as are usual"),
+    "holdfast_move_seconds": (
+        "histogram", "From giving a job to a node where a worker waits to the word that it is there"
+    ),
+    "holdfast_rescue_seconds": (
+        "histogram", "From when a node counted as failed to the queueing here of a job that it had, leased ones later"
+    ),
+    "holdfast_keyed_add_seconds": (
+        "histogram", "From an add with a key to its answer, where another node decides about the key or none does yet"
+    ),
+    "holdfast_link_down_seconds": ("histogram", "How long there was no link with a node, of those that came back"),
+    "holdfast_cron_late_seconds": ("histogram", "From the instant of a schedule to its job"),
+    "holdfast_unserved_seconds": ("gauge", "Since when a queue has had jobs and waiting workers that do not meet"),
+    "holdfast_slots_undecided": ("gauge", "Of the 1024 slots of keys those without a home, as this node sees it"),
+    "holdfast_slots_undecided_seconds": ("gauge", "Since when, of the longest"),
+    "holdfast_cron_without_owner": ("gauge", "Schedules in these slots: nobody makes their jobs"),
+    "holdfast_cron_without_owner_seconds": ("gauge", "Since when, of the longest"),
+    "holdfast_keyed_calls_waiting": ("gauge", "Adds and commands of clients here that wait for the home of a key"),
+    "holdfast_keyed_calls_waiting_seconds": ("gauge", "Since when, of the longest add"),
     "holdfast_refused_total": ("counter", "Commands refused, by the code of the error, such as MAXLEN, OOM, MISCONF"),
     "holdfast_throttled_total": ("counter", "Times that a rate or a concurrency let nothing pass, by limit"),
     "holdfast_domains": ("gauge", "Domains of jobs that this node knows"),

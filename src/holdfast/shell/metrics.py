@@ -16,8 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
 from holdfast import form
-from holdfast.core import absence, census, peers, states, views
+from holdfast.core import absence, census, peers, standstill, states, views
 from holdfast.core.commands.cluster import members
+from holdfast.core.node import Node
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT
 from holdfast.core.version import VERSION
@@ -107,6 +108,8 @@ def take(server: Server) -> Snapshot:
     add("holdfast_bus_messages_total", node.bus_frames_out, direction="out")
     add("holdfast_bus_messages_total", node.bus_frames_in, direction="in")
     add("holdfast_bus_bytes_total", node.bus_bytes_out, direction="out")
+    add_standstill(node, found)
+    add("holdfast_adds_with_fewer_copies_total", node.counters.get("added-with-fewer-copies", 0))
     add("holdfast_jobs_short_of_copies", node.short_of_copies + len(node.filling))
     add("holdfast_workers", len(node.workers))
     add("holdfast_dead_jobs", len(node.dead))
@@ -177,6 +180,18 @@ def add_queue(found: Snapshot, queue: str, values: list[int], redelivered: int) 
         found.add(metric, row[name], queue=queue)
 
 
+def add_standstill(node: Node, found: Snapshot) -> None:
+    """What stands still although it should not: 0 in calm times."""
+    stands, cron = node.standstill, node.standstill.cron(node)
+    found.add("holdfast_unserved_seconds", float(stands.unserved_ms(node)) / 1000)
+    found.add("holdfast_slots_undecided", len(stands.slots))
+    found.add("holdfast_slots_undecided_seconds", float(stands.slots_ms(node)) / 1000)
+    found.add("holdfast_cron_without_owner", len(cron))
+    found.add("holdfast_cron_without_owner_seconds", float(standstill.longest(node, cron)) / 1000)
+    found.add("holdfast_keyed_calls_waiting", len(node.forwards.adds) + len(node.forwards.runs))
+    found.add("holdfast_keyed_calls_waiting_seconds", float(standstill.keyed_ms(node)) / 1000)
+
+
 def add_domains(server: Server, found: Snapshot) -> None:
     """Of those that held up most. There are no others: holdfast_throttled_total counts for all."""
     domains = server.node.domains
@@ -190,7 +205,14 @@ def add_domains(server: Server, found: Snapshot) -> None:
 
 def add_histograms(server: Server, found: Snapshot) -> None:
     node = server.node
-    found.add_times("holdfast_replication_seconds", 1e-3, [node.copying])
+    promised = node.promised
+    found.add_times("holdfast_replication_seconds", 1e-3, [promised.adds_default], copies="default")
+    found.add_times("holdfast_replication_seconds", 1e-3, [promised.adds_asked], copies="asked")
+    found.add_times("holdfast_move_seconds", 1e-3, [promised.moves])
+    found.add_times("holdfast_rescue_seconds", 1e-3, [promised.rescues])
+    found.add_times("holdfast_keyed_add_seconds", 1e-3, [promised.keyed])
+    found.add_times("holdfast_link_down_seconds", 1e-3, [promised.links])
+    found.add_times("holdfast_cron_late_seconds", 1e-3, [promised.cron])
     used = sorted((queue for queue in node.queues.values() if queue.jobs_out), key=lambda queue: -queue.jobs_out)
     named = {each.name.decode("utf-8", "backslashreplace"): [each] for each in used[:TIMED_MAX]}
     if len(used) > TIMED_MAX:
