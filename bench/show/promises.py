@@ -29,6 +29,8 @@ PROMISES: list[tuple[str, str, str, str]] = [
      "test_slow_nodes.py::test_a_call_to_the_frozen_node_is_given_up_on"),
     ("frozen-task", "the same for a task", "4 s",
      "test_slow_nodes.py::test_a_task_at_the_frozen_node_is_given_up_on"),
+    ("figures", "jobs of a node that was killed are in the figures of queues; and in none, while it is away or back",
+     "2 s; 0", "test_figures.py"),
     ("command-line", "a call of the command line", "150 ms", "test_command_line.py"),
 ]
 

@@ -45,6 +45,9 @@ WELL: dict[str, str] = {
     f'holdfast_queue_paused{{{NODE},queue="q",way="out"}}': steady(0),
     f"holdfast_jobs_short_of_copies{{{NODE}}}": steady(0),
     f'holdfast_link_up{{{NODE},peer="b"}}': steady(1),
+    f'holdfast_jobs_waiting_for_node{{{NODE},peer="b"}}': steady(0),
+    f"holdfast_unserved_seconds{{{NODE}}}": steady(0),
+    f"holdfast_slots_undecided_seconds{{{NODE}}}": steady(0),
     f"holdfast_journal_up{{{NODE}}}": steady(1),
     f"holdfast_memory_used_bytes{{{NODE}}}": steady(40),
     f"holdfast_memory_max_bytes{{{NODE}}}": steady(100),
@@ -64,6 +67,8 @@ WELL: dict[str, str] = {
 # What makes each of them fire.
 ILL: dict[str, dict[str, str]] = {
     "HoldfastNodeDown": {f'up{{job="holdfast",{NODE}}}': steady(0)},
+    "HoldfastJobsWaitForNode": {f'holdfast_jobs_waiting_for_node{{{NODE},peer="b"}}': steady(7)},
+    "HoldfastStandstill": {f"holdfast_slots_undecided_seconds{{{NODE}}}": rising(60)},
     "HoldfastJobsShortOfCopies": {f"holdfast_jobs_short_of_copies{{{NODE}}}": steady(1)},
     "HoldfastLinkDown": {f'holdfast_link_up{{{NODE},peer="b"}}': steady(0)},
     "HoldfastJournalFails": {f"holdfast_journal_up{{{NODE}}}": steady(0)},
