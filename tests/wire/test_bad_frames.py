@@ -124,6 +124,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
             inquire.FIGURES: b"*", inquire.LEASED: struct.pack("<I", 1) + deed, inquire.CANCELLED: jid,
             inquire.WORKERS: b"", inquire.EXPLAINED: jid, inquire.DEAD: dead,
             inquire.CHANGED: jid + b"\x05" + name(b"r"), inquire.FLUSHED: b"none", inquire.COUNTED: b"q",
+            inquire.AWAY: b"",
             inquire.HANDED_BACK: struct.pack("<I", 1) + back, inquire.BUCKET: b"d",
         }
         messages = [
