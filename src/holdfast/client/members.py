@@ -13,19 +13,14 @@ NEAR: Final = 8
 MYSELF, HANDSHAKE, LEAVING, FAIL, SUSPECT = "myself", "handshake", "leaving", "fail", "fail?"
 
 
-def place(host: str, port: int) -> str:
-    return f"{host}:{port}" if host else f"port {port}"
-
-
 @dataclass(frozen=True, slots=True)
-class Member:
+class Named:
+    """A node, and where it is."""
+
     id: str
     host: str
     """Empty where nobody has told the node how it is called from outside."""
     port: int
-    flags: str
-    is_linked: bool
-    """The node that was asked, too."""
 
     @property
     def near(self) -> str:
@@ -33,7 +28,14 @@ class Member:
 
     @property
     def where(self) -> str:
-        return place(self.host, self.port)
+        return f"{self.host}:{self.port}" if self.host else f"port {self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Named):
+    flags: str
+    is_linked: bool
+    """The node that was asked, too."""
 
     def has(self, flag: str) -> bool:
         return flag in self.flags.split(",")
@@ -49,25 +51,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class Away(Named):
     """A node that others do not hear (CLUSTER AWAY), and the jobs that wait for it."""
 
-    id: str
-    host: str
-    port: int
     away_s: float
     """At the longest."""
     fails_in_s: float
     """Until it counts as failed, at the earliest; 0: it does."""
     jobs: int
-
-    @property
-    def near(self) -> str:
-        return self.id[:NEAR]
-
-    @property
-    def where(self) -> str:
-        return place(self.host, self.port)
 
     @property
     def words(self) -> str:
