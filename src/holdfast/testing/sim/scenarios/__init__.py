@@ -27,6 +27,7 @@ from holdfast.testing.sim.scenarios import (
     groups,
     handbacks,
     healing,
+    homes,
     leases,
     limits,
     once,
@@ -42,7 +43,7 @@ SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
         acks, disks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages,
-        handbacks, slow_nodes, expiry,
+        handbacks, slow_nodes, expiry, homes,
     )
     for each in scenarios_of(module)
 }
