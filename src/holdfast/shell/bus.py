@@ -49,6 +49,7 @@ from holdfast.shell.bounds import (
     HANDSHAKES_PER_ADDRESS,
     LINES_S,
     NEWS,
+    RESOLVE_S,
     SETTLE_S,
 )
 from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
@@ -325,7 +326,7 @@ class Bus:
         try:
             found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(RESOLVE_S):
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         return [(family, address) for family, _, _, _, address in found[:ADDRESSES_PER_NAME]]
