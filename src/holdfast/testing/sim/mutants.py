@@ -169,6 +169,7 @@ MUTANTS: Final[dict[str, str]] = {
     "takeover-grabs": "those who see the old home let another take over",
     "refusal-unheard": "a refused connection says nothing: a process that has ended is missed like a silent one",
     "silence-put-to-the-vote": "who does not hear the old home waits for votes, also of those that never met it",
+    "schedule-left-to-watch": "a new owner of a schedule sees to it when it looks at it for another reason",
     "members-counted-by-name": "each node that ever had an address counts where most must agree",
     "stranger-proves-nothing": "a node at the address of another does not show that the other is gone",
     "the-dead-count": "members that died long ago and were never forgotten count where most must agree",
