@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from cluster_harness import IN_MEMORY, Cluster, Member, until
 from harness import ErrorReply
 

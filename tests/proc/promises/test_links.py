@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from netns.lab import INSIDE, environment, why_not
 
 Figure = Callable[[str, float, float], None]

@@ -200,15 +200,11 @@ async def test_a_link_that_says_nothing_is_replaced(
 
 async def test_the_node_is_told_where_nobody_listens(post: Poster) -> None:
     a, b = post(SMALL), post(LARGE)
-    address = str(b.place()).encode()
-    a.bus.dial(address)
-    await settle(a, b)
-    assert a.refused == []
-    b.listener.close()
-    await b.bus.close()
-    a.lose(LARGE)
-    a.bus.dial(address)
-    await until(lambda: a.refused == [address])
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = b"127.0.0.1:%d" % closed.getsockname()[1]
+    a.bus.dial(str(b.place()).encode())
+    a.bus.dial(nowhere)
+    await until(lambda: a.refused == [nowhere] and len(a.links) == 1)
 
 
 async def test_another_process_under_the_same_id_takes_the_place_of_the_first(post: Poster) -> None:
