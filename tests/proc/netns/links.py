@@ -2,8 +2,8 @@
 
     python -m netns.links FOLDER SECONDS...
 
-Run within the namespaces of the lab (INSIDE). Prints a line for each cut: its length, and after how many seconds from its
-end a job gets copies at all three nodes, wherever it is added.
+Run within the namespaces of the lab (INSIDE). Prints a line for each cut: its length, and after how many seconds from
+its end a job gets copies at all three nodes, wherever it is added.
 """
 from __future__ import annotations
 
