@@ -31,12 +31,36 @@ PROMISES: list[tuple[str, str, str, str]] = [
      "test_slow_nodes.py::test_a_task_at_the_frozen_node_is_given_up_on"),
     ("figures", "jobs of a node that was killed are in the figures of queues; and in none, while it is away or back",
      "2 s; 0", "test_figures.py"),
+    ("keys-told", "unique adds and groups after kill -9 of the node that decided about their keys", "1 s",
+     "test_homes.py::test_keys_of_a_killed_home_are_decided_elsewhere"),
+    ("keys-silent", "the same after SIGSTOP, with a node-timeout of 4 s", "5 s",
+     "test_homes.py::test_keys_of_a_silent_home_are_decided_elsewhere"),
+    ("keys-strangers", "the same with three dead members, and strangers in their place one after the other", "1 s",
+     "test_homes.py::test_strangers_and_members_that_nobody_forgets_make_no_difference"),
+    ("schedules", "each of 30 schedules of every second runs again after kill -9 of its owner", "2 s",
+     "test_homes.py::test_every_schedule_has_an_owner"),
+    ("newcomer", "a newcomer among three dead members reaches those that are alive", "5 s",
+     "test_homes.py::test_the_dead_do_not_hide_the_living"),
+    ("links", "copies at all three nodes after cuts of 1.5, 4, 9 and 20 s", "2 s",
+     "test_links.py::test_links_are_back_soon_after_a_cut"),
     ("command-line", "a call of the command line", "150 ms", "test_command_line.py"),
 ]
 
 SCENARIO = "tests/sim/cluster/test_scenarios.py::test_the_node_passes"
 FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     # number, what was seen from outside, the tests that were red
+    ("1c", "keyed jobs and schedules stood still for good after one node was replaced", (
+        f"{SCENARIO}[keys_of_a_killed_home_are_decided_elsewhere_within_a_second]",
+        f"{SCENARIO}[keys_of_a_silent_home_are_decided_elsewhere_after_node_timeout]",
+        f"{SCENARIO}[a_newcomer_that_never_met_the_home_does_not_keep_its_keys]",
+        f"{SCENARIO}[strangers_in_the_place_of_a_home_make_no_difference]",
+        f"{SCENARIO}[a_stranger_that_comes_at_once_does_not_keep_the_keys]",
+        f"{SCENARIO}[members_that_are_dead_for_long_make_no_difference]",
+        f"{SCENARIO}[every_schedule_has_an_owner_within_a_second]",
+    )),
+    ("1d", "three dead members that nobody forgot hid the living from a newcomer", (
+        f"{SCENARIO}[the_dead_do_not_hide_the_living]",
+    )),
     ("2a", "adds of one client waited behind one that waits for the home of its key", (
         "tests/unit/client/test_waiting_calls.py",
     )),
@@ -50,6 +74,10 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         f"{SCENARIO}[a_number_of_copies_is_waited_for_while_a_node_restarts]",
         "tests/unit/core/test_replicate.py::test_a_node_that_has_just_gone_counts_until_it_is_suspect",
         "tests/proc/cluster/test_02_replication.py::test_a_node_that_restarts_is_waited_for",
+    )),
+    ("2d", "after a cut links waited for TCP to try again", (
+        f"{SCENARIO}[links_are_back_soon_after_a_cut_of_any_length]",
+        "tests/unit/shell/test_bus.py::test_a_link_that_says_nothing_is_replaced",
     )),
     ("4a", "a crash, a restart and a power cut lose what was there",
      ("tests/unit/journal/test_damage.py::test_what_was_loaded_after_a_crash_survives_a_power_cut",

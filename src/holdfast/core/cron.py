@@ -171,6 +171,13 @@ def is_owner(node: Node, entry: Entry) -> bool:
     return False
 
 
+def open_slots(node: Node, slots: set[int]) -> None:
+    """This node owns the entries of these slots now: what was due meanwhile is not left to the next look."""
+    for entry in node.cron.values():
+        if int(home.slot_of(home.CRON, b"", entry.name)) in slots and not node.broken("schedule-left-to-watch"):
+            node.alarms.set(entry, node.now)
+
+
 # -- running ---------------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,7 @@ def earliest(node: Node, job: Job) -> i64:
 
 def open_slots(node: Node, slots: set[int]) -> None:
     """This node is their home: keys are known, groups are in line, and what is free is queued."""
+    cron.open_slots(node, slots)
     lined: list[Job] = []
     alone: list[Job] = []
     for job in node.all_jobs():

@@ -3,8 +3,14 @@
 Nodes meet by a link (CLUSTER MEET, `--join`, or because a peer's gossip names somebody we don't know). Every
 second (more often where node-timeout is short) a node tells each peer that it is there, and a few things about
 others. A peer not heard for node-timeout is suspect; when a majority suspects it, it has failed, and everybody is
-told. Both only steer where copies go and what HELLO says: nothing is ever lost or duplicated because of them, and
-the first frame from a failed node makes it whole again.
+told. Both steer where copies go and what HELLO says, and the first frame from a failed node makes it whole again.
+
+A majority is of places, which are addresses, and not of names: of several nodes that had one address after the other,
+at most one is alive. Nodes that were not heard for two node-timeouts are not counted: a side of a cut goes on alone
+after that time anyway, and members that died and were never forgotten must not stop those that live.
+
+A node whose link is down, or says nothing, is dialed again and again, each time anew: TCP waits for up to two minutes
+before it sends again what a cut has held up. Where the connection is refused, nobody listens: that process has ended.
 
 An incarnation is one life of a node's data; a later life has a higher number. A known node that comes back under
 a higher one has lost its copies and acks: it is taken out of every holder set, and healing brings back what is
@@ -18,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import acks, federate, placement, records, requeue
+from holdfast.core import acks, federate, placement, records, requeue, takeover
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, UNREACHED, Request
 from holdfast.core.job import ACKED
 from holdfast.core.limits import NEVER
@@ -39,8 +45,19 @@ from holdfast.wire.bus import BadFrame, Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
+DIAL_AT_ONCE_MS: Final = 50
+"""After a link has ended: what the far end still says, such as a new link, comes first."""
+
 DIAL_WAIT_MS: Final = 500
+DIAL_WAIT_MS_AWAY: Final = 1000
+"""Between two calls of a member that may be back at any moment, from whoever is to call."""
+
 DIAL_WAIT_MS_MAX: Final = 5000
+"""The same for who should be called by the other side, or was replaced at its address."""
+
+STALLED_BEATS: Final = 3
+"""A link that has said nothing for so many beats is replaced by a new one as soon as one can be made."""
+
 MEET_WAIT_MS: Final = 250
 MEET_MS: Final = 60_000
 """How long CLUSTER MEET goes on trying."""
@@ -97,6 +114,8 @@ def meet(node: Node, facts: PeerFacts) -> Peer | None:
     is_known = peer.is_member and is_same(peer.facts, facts)
     begin_life(node, peer, facts.incarnation)
     peer.facts = facts
+    if not peer.is_member:
+        peer.member_since = node.now
     peer.is_member = True
     peer.forgotten_until = 0
     peer.needs_word = False
@@ -175,6 +194,7 @@ def link_up(node: Node, peer: Peer) -> None:
     node.invitations.pop(peer.facts.dialed, None)
     node.invitations.pop(address(peer.facts), None)
     peer.linked_at = node.now
+    peer.has_stopped = False
     if not peer.is_shy:
         peer.heard = node.now
         peer.is_suspect = False
@@ -195,10 +215,23 @@ def heard(node: Node, peer: Peer) -> None:
         peer.reports.clear()
 
 
+def link_down(node: Node, peer: Peer) -> None:
+    """Call it at once: it may be there, and if it has stopped, a connection is refused."""
+    if peer.is_member and not peer.is_shy and node.now - peer.linked_at >= DIAL_WAIT_MS:
+        peer.dial_wait = 0
+        peer.dial_at = node.now + DIAL_AT_ONCE_MS
+        node.alarms.at_latest(node.beat, peer.dial_at)
+
+
 def beat(node: Node) -> None:
     """Tell the others we are here, and see who can't be heard."""
-    node.alarms.set(node.beat, node.now + beat_ms(node))
     node.nap_ms = node.node_timeout // 2
+    missed = [peer for peer in node.peers if is_silent(node, peer) and not peer.is_suspect]
+    for peer in missed:
+        peer.is_suspect = True
+        node.notice(peer.node_id(), f"not heard for {node.now - peer.heard} ms")
+        requeue.lost_sight(node, peer)
+        takeover.look_soon(node)
     for peer in node.peers:
         if peer.index == ME or not peer.is_member:
             continue
@@ -208,12 +241,42 @@ def beat(node: Node) -> None:
             node.requests.append(Request(DROP_LINK, None, b"", peer))
         else:
             write_ping(node, peer)
-        if not peer.is_suspect and node.now - peer.heard > node.node_timeout:
-            peer.is_suspect = True
-            node.notice(peer.node_id(), f"not heard for {node.now - peer.heard} ms")
-            requeue.lost_sight(node, peer)
+            if is_stalled(node, peer):
+                dial(node, peer)
         if peer.is_suspect:
             judge(node, peer)
+    node.alarms.set(node.beat, next_beat(node))
+
+
+def next_beat(node: Node) -> i64:
+    """In a while, or when somebody who is not heard becomes suspect, or is to be called."""
+    when: i64 = node.now + beat_ms(node)
+    for peer in node.peers:
+        if peer.index == ME or not peer.is_member:
+            continue
+        if not peer.is_suspect:
+            when = min(when, max(peer.heard + node.node_timeout, node.now) + 1)
+        if not peer.is_linked or is_stalled(node, peer):
+            when = min(when, max(peer.dial_at, node.now + 1))
+        else:
+            when = min(when, max(peer.heard, peer.linked_at) + stalled_ms(node) + 1)
+    return when
+
+
+def is_silent(node: Node, peer: Peer) -> bool:
+    """Not heard for node-timeout."""
+    return peer.index != ME and peer.is_member and node.now - peer.heard > node.node_timeout
+
+
+def is_stalled(node: Node, peer: Peer) -> bool:
+    """Whether nothing has come over a link for so long that a new one is better: a cut has held it up, and what was
+    sent meanwhile is sent again by TCP when its own pause is over, which may be long after the cut."""
+    silent = node.now - max(peer.heard, peer.linked_at)
+    return silent > stalled_ms(node) and not node.broken("links-left-to-tcp")
+
+
+def stalled_ms(node: Node) -> i64:
+    return STALLED_BEATS * beat_ms(node)
 
 
 def invite(node: Node, at: bytes, shown: str, until: i64) -> None:
@@ -247,14 +310,30 @@ def call(node: Node) -> None:
 
 
 def dial(node: Node, peer: Peer) -> None:
-    """Ask the shell for a link. The node with the smaller id calls; the other only if it must wait long."""
-    wait: i64 = DIAL_WAIT_MS if node.node_id < peer.node_id() else DIAL_WAIT_MS_MAX
+    """Ask the shell for a link. The node with the smaller id calls; the other only if it must wait long, or while the
+    peer has not been away for long."""
     if node.now < peer.dial_at:
         return
-    peer.dial_wait = min(DIAL_WAIT_MS_MAX, max(wait, 2 * peer.dial_wait))
+    is_caller = node.node_id < peer.node_id()
+    is_away = peer.is_member and not is_replaced(node, peer) and (is_caller or not is_silent(node, peer))
+    wait: i64 = DIAL_WAIT_MS if is_caller or is_away else DIAL_WAIT_MS_MAX
+    most: i64 = DIAL_WAIT_MS_AWAY if is_away and not node.broken("links-left-to-tcp") else DIAL_WAIT_MS_MAX
+    peer.dial_wait = min(most, max(wait, 2 * peer.dial_wait))
     peer.dial_at = node.now + peer.dial_wait
     peer.calls += 1
     node.requests.append(Request(DIAL, None, address(peer.facts), peer))
+
+
+def refused(node: Node, at: bytes) -> None:
+    """The shell was refused a connection to that address, by the machine there: nobody listens."""
+    if node.broken("refusal-unheard"):
+        return
+    for peer in node.peers[1:]:
+        is_away = peer.is_member and not peer.is_linked and not peer.has_stopped
+        if is_away and address(peer.facts) == at:
+            peer.has_stopped = True
+            node.notice(peer.node_id(), "has stopped: nobody listens at its address")
+            takeover.look_soon(node)
 
 
 def address(facts: PeerFacts) -> bytes:
@@ -267,41 +346,77 @@ def bus_address(host: str, port: int) -> bytes:
 
 
 def judge(node: Node, peer: Peer) -> None:
-    """A majority of the members that do not hear a node makes it failed."""
+    """A majority of those that could hear a node, and do not, makes it failed."""
     if peer.is_failed:
         return
     for index in list(peer.reports):
         if peer.reports[index] < node.now:
             del peer.reports[index]
-    size = sum([1 for each in node.peers if each.is_member])
+    size = len(places(node, [each for each in node.peers if is_counted(node, each) and has_met(each, peer)]))
     if 1 + len(peer.reports) >= size // 2 + 1:
         peer.is_failed = True
         peer.failed_at = node.now
         node.notice(peer.node_id(), "has failed: most nodes do not hear it")
         node.count("failed")
+        takeover.look_soon(node)
         for each in node.peers:
             if each.is_linked:
                 each.out.append(bus.FAIL)
                 each.out.write(peer.node_id())
 
 
+def has_met(each: Peer, peer: Peer) -> bool:
+    """Whether a node can say if it hears the other: not if it came when the other was already gone."""
+    return each is peer or each.member_since <= peer.heard
+
+
 def home_after(node: Node) -> i64:
     return HOME_AFTER * node.node_timeout
 
 
+def places(node: Node, peers: list[Peer]) -> set[bytes]:
+    """Where these nodes are, or were: of those that had one address, at most one is alive."""
+    if node.broken("members-counted-by-name"):
+        return {peer.node_id() for peer in peers}
+    return {b"" if peer.index == ME else address(peer.facts) for peer in peers}
+
+
+def is_counted(node: Node, peer: Peer) -> bool:
+    """Whether a node counts where most must agree."""
+    if peer.index == ME or peer.is_linked:
+        return peer.is_member
+    is_dead = node.now - max(peer.heard, peer.away_since) > home_after(node) and not node.broken("the-dead-count")
+    return peer.is_member and not is_dead
+
+
 def sees_majority(node: Node) -> bool:
-    size = 0
-    seen = 0
-    for peer in node.peers:
-        if peer.is_member:
-            size += 1
-            if peer.index == ME or peer.is_linked:
-                seen += 1
-    return seen >= size // 2 + 1
+    """Whether this node has links with most members, the dead among them."""
+    members = [peer for peer in node.peers if peer.is_member]
+    return is_most(node, members)
+
+
+def sees_most(node: Node) -> bool:
+    """Whether this node has links with most of those that may be alive."""
+    return is_most(node, [peer for peer in node.peers if is_counted(node, peer)])
+
+
+def is_most(node: Node, peers: list[Peer]) -> bool:
+    linked = [peer for peer in peers if peer.index == ME or peer.is_linked]
+    return len(places(node, linked)) >= len(places(node, peers)) // 2 + 1
+
+
+def is_replaced(node: Node, peer: Peer) -> bool:
+    """Whether we have a link with another node at its address: two cannot listen at one."""
+    if node.broken("stranger-proves-nothing") or peer.is_linked:
+        return False
+    return any([
+        each.is_linked and each is not peer and address(each.facts) == address(peer.facts) for each in node.peers[1:]
+    ])
 
 
 def is_gone(node: Node, peer: Peer) -> bool:
-    """Whether a node is not there, as far as anybody can tell."""
+    """Whether a node is not there, as far as anybody can tell: most say so, or its process has ended, and what says
+    that is not a firewall between a few and the rest."""
     if not peer.is_member:
         return True
     if peer.index == ME or peer.is_linked:
@@ -310,18 +425,29 @@ def is_gone(node: Node, peer: Peer) -> bool:
         return True
     if peer.is_failed:
         return True
+    if (peer.has_stopped or is_replaced(node, peer)) and (sees_most(node) or node.broken("door-decides-alone")):
+        return True
     return not sees_majority(node) and node.now - max(peer.heard, peer.away_since, node.start) > home_after(node)
+
+
+def is_missed(node: Node, peer: Peer) -> bool:
+    """Whether a node is gone, or silent for so long that it is time to ask the others: not all of them can say, since
+    some may never have met it."""
+    if is_gone(node, peer):
+        return True
+    is_asked = is_silent(node, peer) and not node.broken("silence-put-to-the-vote")
+    return is_asked and not peer.is_linked and sees_most(node)
 
 
 def write_ping(node: Node, peer: Peer) -> None:
     others = [each for each in node.peers if each.is_member and each.index != ME and each is not peer]
     chosen: list[Peer] = [each for each in others if each.is_suspect]
+    living = [each for each in others if not each.is_suspect]
     most = max(GOSSIP_ENTRIES, len(others) // 10)
-    while others and len(chosen) < most:
-        each = others.pop(node.random_below(len(others)))
-        if each not in chosen:
-            chosen.append(each)
-    chosen = chosen[:255]
+    if node.broken("gossip-of-the-dead-only"):
+        most -= len(chosen)
+    for _ in range(min(most, len(living))):
+        chosen.append(living.pop(node.random_below(len(living))))
     out = peer.out
     out.append(bus.PING)
     bus.write_i8(out, FLAG_LEAVING if node.is_leaving else 0)
@@ -452,6 +578,7 @@ def on_fail(node: Node, peer: Peer, reader: Reader) -> None:
             requeue.lost_sight(node, failed)
         failed.failed_at = failed.failed_at if failed.is_failed else node.now
         failed.is_suspect = failed.is_failed = True
+        takeover.look_soon(node)
 
 
 def forget(node: Node, peer: Peer, until: i64) -> None:

@@ -76,6 +76,8 @@ class Peer:
         self.is_suspect: bool = False  # we have not heard of it for too long
         self.is_failed: bool = False  # a majority has not
         self.failed_at: i64 = 0  # since when, the last time
+        self.has_stopped: bool = False  # its address has refused a connection since its last link
+        self.member_since: i64 = 0  # by our clock; 0: since before our start
         self.leaving_until: i64 = 0
         self.heard: i64 = 0
         self.linked_at: i64 = 0

@@ -1,11 +1,15 @@
 """How a slot gets its home, and another one when that is gone.
 
 Nobody takes a slot because it does not see the one who has it: views differ without anybody being down. A node takes
-slots over only if the owner and every node before it in the order are gone: failed in the eyes of a majority or, where
-no majority is in sight, not heard for HOME_AFTER node-timeouts. And before that it asks all it can reach (SLOTASK). Who
-reaches the owner, or knows a higher epoch, says so, and the slot stays where it is; everybody else sends what it has of
-the slot (home.write_homed, KEYTAKEN), then SLOTGAVE. When all have answered, or time is up, the node raises
-the epoch, keeps that, tells everybody (SLOTS), and opens: the jobs of each group get in line, the keys are known.
+slots over only if it sees most of those that may be alive, and the owner and every node before it in the order have
+stopped, were replaced at their address, or are silent for node-timeout; where it sees only a few, after HOME_AFTER
+node-timeouts of silence (membership.is_missed). And before that it asks all it can reach (SLOTASK). Who reaches the
+owner, or knows a higher epoch, says so, and the slot stays where it is; everybody else sends what it has of the slot
+(home.write_homed, KEYTAKEN), then SLOTGAVE. When all have answered, or time is up, the node raises the epoch, keeps
+that, tells everybody (SLOTS), and opens: the jobs of each group get in line, the keys are known.
+
+An owner that somebody still reaches is asked about again, first soon, since not all find out at the same moment, then
+after as long as it has been silent by then.
 
 A node that was started anew does the same with slots that are its own: its journal may lack the last moments.
 
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 HANDOVER_MS: Final = 2000
 """A node that is back gets its slots when it has been there this long: one that comes and goes gets none."""
+
+
+ASK_AGAIN_MS: Final = 200
 
 
 class Taking(Chore):
@@ -64,15 +71,20 @@ class Handing(Chore):
             take_back(node, self)
 
 
-class Takeovers:
+class Takeovers(Chore):
     """What is under way."""
 
     def __init__(self, first: i64) -> None:
+        super().__init__()
         self.taking: Taking | None = None
         self.handing: Handing | None = None
         self.count: i64 = first
         self.wanted: dict[int, None] = {}  # slots somebody asked us about
         self.later: dict[int, int] = {}  # slots that are not to be asked about again before
+
+    def run(self, node: Node) -> None:
+        """Somebody may be gone, or a slot is to be asked about again."""
+        beat(node)
 
 
 # -- when ---------------------------------------------------------------------------------------------------------
@@ -90,15 +102,15 @@ def may_take(node: Node, slot: i64) -> bool:
         handing = node.takeovers.handing
         if handing is not None and slot in handing.slots:
             return False
-        return membership.sees_majority(node) or node.now - node.start > membership.home_after(node)
-    if owner != NOBODY and not membership.is_gone(node, node.peers[owner]):
+        return membership.sees_most(node) or node.now - node.start > membership.home_after(node)
+    if owner != NOBODY and not membership.is_missed(node, node.peers[owner]):
         return False
     for index in home.order(node, slot):
         peer = node.peers[index]
         if index == ME:
             if not node.is_leaving:
                 return True
-        elif not membership.is_gone(node, peer) and not peer.is_leaving(node.now):
+        elif not membership.is_missed(node, peer) and not peer.is_leaving(node.now):
             return False
     return True
 
@@ -117,6 +129,11 @@ def beat(node: Node) -> None:
             start(node, slots)
     if takeovers.handing is None and takeovers.taking is None:
         hand_over(node)
+
+
+def look_soon(node: Node) -> None:
+    """Somebody may be gone: what it decided about is looked at now, not at the next beat."""
+    node.alarms.at_latest(node.takeovers, node.now)
 
 
 def want(node: Node, slot: i64) -> None:
@@ -222,10 +239,22 @@ def finish(node: Node, taking: Taking) -> None:
     for i in range(len(taking.slots)):
         slot = taking.slots[i]
         if slot in taking.refused:
-            node.takeovers.later[slot] = int(node.now + node.node_timeout)
+            again = node.now + ask_again_ms(node, slot)
+            node.takeovers.later[slot] = int(again)
+            node.alarms.at_latest(node.takeovers, again)
         elif node.homes.epochs[slot] == taking.epochs[i]:
             slots.append(slot)
     claim(node, slots)
+    look_soon(node)  # somebody else may be gone since
+
+
+def ask_again_ms(node: Node, slot: i64) -> i64:
+    """Somebody reaches the owner, or did until a moment ago."""
+    owner = node.homes.owners[slot]
+    if owner == ME or owner == NOBODY:
+        return node.node_timeout
+    silent = node.now - node.peers[owner].heard - node.node_timeout
+    return min(node.node_timeout, max(ASK_AGAIN_MS, silent))
 
 
 def claim_all(node: Node) -> None:
@@ -414,6 +443,7 @@ def has_slots(node: Node) -> bool:
 
 
 def link_up(node: Node, peer: Peer) -> None:
+    look_soon(node)
     write_rows(node, peer, [slot for slot in range(SLOTS) if node.homes.epochs[slot] > 0])
 
 

@@ -190,6 +190,7 @@ def link_down(node: Node, peer: Peer) -> None:
     peer.boarding = []
     placement.regard_hosts(node)
     node.count("link-down")
+    membership.link_down(node, peer)
     federate.link_down(node, peer)
     grants.link_down(node, peer)
     quota.link_down(node, peer)

@@ -37,8 +37,12 @@ LINK_CHUNKS_PER_SEND = 64
 HANDSHAKE_S = 5.0
 """From a connection to a link. Who needs longer is no node of ours, or one that is better asked again."""
 
-CONNECT_S = 2.0
-"""Finding a node's address and connecting to it."""
+CONNECT_S = 0.9
+"""Connecting to a node: less than the second after which it is called again, since after a cut a new attempt is heard
+before the old one is repeated."""
+
+RESOLVE_S = 2.0
+"""Finding the address of a name."""
 
 HELLO_BYTES_MAX = 2048
 """Names of at most 255 bytes, and some numbers."""

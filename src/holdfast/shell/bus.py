@@ -10,7 +10,8 @@ last word of the handshake: 0, or the number of this link, counted up over its l
 it is told, and where two connections were granted, the one with the higher number. The decider refuses a
 connection that is not needed:
 
-    both sides have the same link already (each says in its answer which one it has)
+    both sides have the same link already (each says in its answer which one it has; not one that has said nothing for
+    so long that its node wants another: a cut has held it up, and TCP tries again when it pleases)
     it has a link that is so young that the other side may just not know of it yet
     it has dialed that node itself, and that handshake is on its way
 
@@ -48,6 +49,7 @@ from holdfast.shell.bounds import (
     HANDSHAKES_PER_ADDRESS,
     LINES_S,
     NEWS,
+    RESOLVE_S,
     SETTLE_S,
 )
 from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
@@ -127,7 +129,7 @@ class Linked:
 class Bus:
     def __init__(
         self, me: Hello, secret: bytes, adopt: Callable[[socket.socket, PeerFacts], Peer | None],
-        drop: Callable[[Peer, str], None], met: Callable[[bytes], None],
+        drop: Callable[[Peer, str], None], met: Callable[[bytes], None], refused: Callable[[bytes], None],
         tls_out: ssl.SSLContext | None = None, tls_in: ssl.SSLContext | None = None,
     ) -> None:
         self.me = me
@@ -135,6 +137,7 @@ class Bus:
         self.adopt = adopt
         self.drop = drop
         self.met = met
+        self.refused_at = refused  # nobody listens there
         self.tls_out = tls_out  # how nodes elsewhere are spoken to; None: in the clear
         self.tls_in = tls_in
         self.links: dict[bytes, Linked] = {}
@@ -142,6 +145,7 @@ class Bus:
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
         self.dialing: set[str] = set()
         self.is_heard: Callable[[Peer], bool] = lambda peer: False  # whether a link lives, as far as the node can tell
+        self.is_stalled: Callable[[Peer], bool] = lambda peer: False  # whether a link should be replaced by a new one
         self.refused: dict[str, bytes | int] = {}  # what the log knows: who is at a member's address, or has its id
         self.unmet: set[str] = set()  # where we were to meet somebody, and the log says that nobody was there yet
         self.handshakes: Counter[str] = Counter()  # that strangers have begun, by address
@@ -226,7 +230,14 @@ class Bus:
         if place is None:
             self.complaints.say("the bus", f"asked to dial {address[:100]!r}, which is no address")
         elif len(self.dialing) < DIALS_MAX:
-            self.start(self.reach(place, expected=expected))
+            self.start(self.reach_member(place, address, expected))
+
+    async def reach_member(self, place: Place, address: bytes, expected: frozenset[bytes]) -> None:
+        """The node is told where its machine says that nobody listens: that process has ended."""
+        try:
+            await self.reach(place, expected=expected)
+        except ConnectionRefusedError:
+            self.refused_at(address)
 
     def meet(self, address: bytes) -> None:
         """The same because an operator wants it: the log says if nobody is there, and the node if somebody is."""
@@ -235,7 +246,10 @@ class Bus:
             self.start(self.reach_and_tell(place, address))
 
     async def reach_and_tell(self, place: Place, address: bytes) -> None:
-        found = await self.reach(place, is_wanted=True)
+        try:
+            found = await self.reach(place, is_wanted=True)
+        except ConnectionRefusedError:
+            return
         if found == self.me.node_id:
             log.info("the node to meet at %s is this one", place)
         elif found not in self.links:
@@ -253,7 +267,8 @@ class Bus:
         log.info("this node is %s now", node_id.decode())
 
     async def reach(self, place: Place, is_wanted: bool = False, expected: frozenset[bytes] = frozenset()) -> bytes:
-        """Connect and shake hands, with nobody else than expected, if that is said. Who is there, if found out."""
+        """Connect and shake hands, with nobody else than expected, if that is said. Who is there, if found out. Raises
+        ConnectionRefusedError."""
         name = str(place)
         if name in self.dialing:
             return b""
@@ -269,6 +284,8 @@ class Bus:
                 self.unmet.add(name)
                 log.info("cannot meet the node at %s yet, trying on: %s", name, str(error) or "no answer")
             log.debug("cannot reach the node at %s: %s", name, error)
+            if isinstance(error, ConnectionRefusedError):
+                raise
         except Unwelcome as why:
             self.complaints.say(name, str(why))
         finally:
@@ -309,7 +326,7 @@ class Bus:
         try:
             found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(RESOLVE_S):
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         return [(family, address) for family, _, _, _, address in found[:ADDRESSES_PER_NAME]]
@@ -410,7 +427,7 @@ class Bus:
     ) -> int:
         """Both sides show that they know the secret, the dialer first. Which link with us the other side has."""
         mark = self.links.get(them.node_id)
-        number = mark.number if mark is not None and mark.run == them.run else 0
+        number = mark.number if mark is not None and mark.run == them.run and not self.is_useless(mark) else 0
         if is_dialer:
             await with_them.say(handshake.answer(self.secret, DIALER, mine, theirs, number))
             try:
@@ -423,6 +440,9 @@ class Bus:
         await with_them.say(handshake.answer(self.secret, LISTENER, theirs, mine, number))
         return linked
 
+    def is_useless(self, mark: Linked) -> bool:
+        return mark.peer is not None and self.is_stalled(mark.peer)
+
     def decide(self, them: Hello, linked: int, is_dialer: bool) -> int:
         """Whether this connection becomes our link: its number, or 0. Only the smaller id of a pair decides."""
         mark = self.links.get(them.node_id)
@@ -430,7 +450,8 @@ class Bus:
             is_needed = is_dialer or them.node_id not in self.calling
         else:
             is_young = time.monotonic() - mark.since < SETTLE_S
-            is_needed = mark.run != them.run or (linked != mark.number and not is_young)
+            is_lost = linked != mark.number or self.is_useless(mark)
+            is_needed = mark.run != them.run or (is_lost and not is_young)
         if not is_needed:
             return 0
         self.number += 1

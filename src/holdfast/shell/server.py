@@ -343,10 +343,11 @@ class Server:
         self.node.peers[0].facts = PeerFacts(
             me.node_id, me.incarnation, self.config.text("announce-ip"), me.port, me.bus_port, me.host_id, me.zone
         )
-        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node),
+        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node), self.refused_at,
                   self.guard.to_nodes, self.guard.from_nodes)
         self.sockets.links.on_lost = bus.lost
         bus.is_heard = partial(peers.is_heard, self.node)
+        bus.is_stalled = partial(membership.is_stalled, self.node)
         for listener in listeners:
             bus.listen(listener)
         for text, place in self.joins.items():
@@ -407,6 +408,10 @@ class Server:
         self.step()
         self.save_nodes()
         return peer
+
+    def refused_at(self, address: bytes) -> None:
+        membership.refused(self.node, address)
+        self.step()
 
     def save_nodes(self) -> None:
         """Keep the list of known nodes for the next start, if it has changed."""

@@ -11,14 +11,10 @@ DRAWN: Final[dict[str, str]] = {
     "gone": "reach: a restarted node waits 90 s for other holders that are all gone",
     "stranger": "reach: the same",
     "strangers": "reach: the same",
-    "backs-off": "adds, homes: after a cut a node waits until TCP tries again",
-    "members-with-keys": "homes: a member that is gone and not forgotten stops the keys it was the home of",
 }
 
 JUDGED: Final[dict[str, str]] = {
     "out-of-reach": "reach: a crash hides jobs, and a node that dies takes its waiting jobs along, for a retry time",
     "not-handed-out": "reach",
     "put-off": "reach: a restart adds a retry time to the time of a copy",
-    "no-home": "homes: a home that died is missed for longer than it should be",
-    "link-late": "adds: after a cut a node waits long before it calls again",
 }

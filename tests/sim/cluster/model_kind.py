@@ -66,6 +66,18 @@ class ModelKind:
     def homes(self, machine: Any) -> list[bool]:
         return []
 
+    def owned(self, machine: Any) -> list[bool]:
+        return []
+
+    def refused(self, machine: Any, address: str) -> None:
+        """It does not ask why nobody is there."""
+
+    def is_stalled(self, machine: Any, peer: Any) -> bool:
+        return False
+
+    def expects(self, machine: Any, peer: Any, node_id: bytes) -> bool:
+        return True
+
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         return []
 

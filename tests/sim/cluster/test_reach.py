@@ -114,6 +114,14 @@ def test_every_key_that_had_a_home_has_one_again() -> None:
     assert complaints(judge, *[moment(t, steady=12_500, absent=gone) for t in (12_600, 12_400 + REACH_MS)]) == []
 
 
+def test_keys_of_which_nobody_knows_any_more_have_no_home_to_miss() -> None:
+    """All disks were lost: who uses such a key finds it a home."""
+    judge, gone = Judge(), (Absent(10_000, True),)
+    assert complaints(judge, moment(9_000, homes=SLOT)) == []
+    assert complaints(judge, *[moment(t, known=0, absent=gone) for t in (10_100, 12_000, 20_000)]) == []
+    assert complaints(judge, *[moment(t, known=SLOT, absent=gone) for t in (20_900, 21_800, 22_700)]) == ["no-home"]
+
+
 def test_the_home_of_a_key_is_missed_later_if_nobody_said_that_it_is_gone() -> None:
     judge, silent = Judge(), (Absent(10_000, False),)
     times = (10_100, 12_000, 13_000, 13_100)

@@ -8,7 +8,20 @@ from holdfast.core.config import Config
 from holdfast.core.effects import DIAL, DROP_LINK, MEET, NEW_ID, UNREACHED
 from holdfast.core.errors import NO_REPL_REMOVED
 from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, TOMB_BYTES, TOMBS_GIVEN_UP, TOMBS_MAX
-from holdfast.core.membership import DIAL_WAIT_MS_MAX, FORGET_MS, MEET_MS, STRANGERS_MAX, met
+from holdfast.core.membership import (
+    DIAL_AT_ONCE_MS,
+    DIAL_WAIT_MS_AWAY,
+    DIAL_WAIT_MS_MAX,
+    FORGET_MS,
+    MEET_MS,
+    STRANGERS_MAX,
+    is_gone,
+    is_stalled,
+    met,
+    places,
+    refused,
+    stalled_ms,
+)
 from holdfast.core.node import Node
 from holdfast.core.peers import NODES_MAX, SOMEBODY, Peer, PeerFacts, Tomb
 from holdfast.core.session import Session
@@ -422,3 +435,77 @@ def test_a_restart_lets_go_of_forgotten_nodes_that_no_job_names() -> None:
     [job] = again.node.all_jobs()
     [kept] = again.node.peers[1:]
     assert job.holders == 1 | kept.bit and kept.is_forgotten() and kept.has_missed
+
+
+# -- who is gone ----------------------------------------------------------------------------------------------
+
+
+def at(letter: str, number: int) -> PeerFacts:
+    """A node at an address of its own."""
+    return PeerFacts(letter.encode() * 40, START_MS, f"10.0.0.{number}", 7711, 17711)
+
+
+def test_a_node_whose_link_has_ended_is_called_at_once_and_then_every_second() -> None:
+    a = Member("a")
+    to_b = a.node.link_up(at("b", 2))
+    assert to_b is not None
+    a.sleep(5_000)
+    to_b.received = 1  # it has spoken
+    a.node.link_down(to_b)
+    a.asked(DIAL)
+    a.sleep(DIAL_AT_ONCE_MS)
+    assert a.asked(DIAL) == [b"10.0.0.2:17711"]
+    a.sleep(20 * DIAL_WAIT_MS_AWAY)
+    assert 19 <= len(a.asked(DIAL)) <= 22
+
+
+def test_a_link_that_says_nothing_is_called_anew_and_kept_meanwhile() -> None:
+    a = Member("a")
+    to_b = a.node.link_up(at("b", 2))
+    assert to_b is not None
+    a.sleep(stalled_ms(a.node))
+    assert not is_stalled(a.node, to_b) and a.asked(DIAL) == []
+    a.sleep(10)
+    assert is_stalled(a.node, to_b) and a.asked(DIAL) == [b"10.0.0.2:17711"] and to_b.is_linked
+
+
+def test_a_refused_connection_counts_where_most_are_there() -> None:
+    """Of three, B and C: where C can be heard B is gone; where it cannot, that may be a firewall."""
+    a = Member("a")
+    to_b, to_c = a.node.link_up(at("b", 2)), a.node.link_up(at("c", 3))
+    assert to_b is not None and to_c is not None
+    refused(a.node, b"10.0.0.2:17711")
+    assert not to_b.has_stopped, "it is linked: somebody else was refused"
+    a.node.link_down(to_b)
+    assert not is_gone(a.node, to_b)
+    refused(a.node, b"10.0.0.2:17711")
+    assert is_gone(a.node, to_b)
+    a.node.link_down(to_c)
+    assert not is_gone(a.node, to_b)
+    assert a.node.link_up(at("b", 2)) is to_b and not to_b.has_stopped
+
+
+def test_of_nodes_that_had_one_address_after_the_other_one_counts() -> None:
+    a = Member("a")
+    for letter in "bcd":
+        peer = a.node.link_up(at(letter, 2))
+        assert peer is not None
+        a.node.link_down(peer)
+    assert places(a.node, a.node.peers) == {b"", b"10.0.0.2:17711"}
+    assert a.node.link_up(at("e", 2)) is not None
+    assert all(is_gone(a.node, peer) for peer in a.node.peers[1:4]), "another node is where they were"
+
+
+def test_who_is_suspect_takes_nobodys_place_in_what_is_told() -> None:
+    """A tells a newcomer of B, though five members of its are dead."""
+    a, b, n = Member("a"), Member("b", "10.0.0.2"), Member("9", "10.0.0.9")
+    link(a, b)
+    for number, letter in enumerate("cdef0", 3):
+        peer = a.node.link_up(at(letter, number))
+        assert peer is not None
+        a.node.link_down(peer)
+        peer.is_suspect = True
+    _, to_a = link(a, n)
+    n.asked(DIAL)
+    carry(a, n, to_a)
+    assert b"10.0.0.2:17711" in n.asked(DIAL)

@@ -38,7 +38,10 @@ class Post:
             node_id, 7, run, 1234, self.port, path=path, host_id=b"host", zone=b"zone", has_secret=bool(secret)
         )
         self.met: list[bytes] = []
-        self.bus = Bus(me, secret, self.adopt, self.drop, self.met.append)  # type: ignore[arg-type]
+        self.refused: list[bytes] = []
+        self.bus = Bus(
+            me, secret, self.adopt, self.drop, self.met.append, self.refused.append,  # type: ignore[arg-type]
+        )
         self.bus.listen(self.listener)
         self.links: dict[bytes, socket.socket] = {}
         self.facts: dict[bytes, PeerFacts] = {}
@@ -173,6 +176,35 @@ async def test_a_link_that_one_side_has_lost_is_replaced(
     await ends[caller].bus.reach(called.place())
     await settle(a, b)
     assert is_one_link(a, b)
+
+
+@pytest.mark.parametrize("misser, caller", [(SMALL, SMALL), (SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGE)])
+async def test_a_link_that_says_nothing_is_replaced(
+    post: Poster, misser: bytes, caller: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends believe in it, and one finds that it has stalled. While none of them does, a call changes nothing."""
+    monkeypatch.setattr(bus_module, "SETTLE_S", 0.0)
+    ends = {SMALL: post(SMALL), LARGE: post(LARGE)}
+    a, b = ends.values()
+    await a.bus.reach(b.place())
+    await settle(a, b)
+    called = b if caller == SMALL else a
+    await ends[caller].bus.reach(called.place())
+    await settle(a, b)
+    assert a.adopted == b.adopted == 1
+    ends[misser].bus.is_stalled = lambda peer: True
+    await ends[caller].bus.reach(called.place())
+    await settle(a, b)
+    assert is_one_link(a, b) and a.adopted == b.adopted == 2
+
+
+async def test_the_node_is_told_where_nobody_listens(post: Poster) -> None:
+    a, b = post(SMALL), post(LARGE)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = b"127.0.0.1:%d" % closed.getsockname()[1]
+    a.bus.dial(str(b.place()).encode())
+    a.bus.dial(nowhere)
+    await until(lambda: a.refused == [nowhere] and len(a.links) == 1)
 
 
 async def test_another_process_under_the_same_id_takes_the_place_of_the_first(post: Poster) -> None:

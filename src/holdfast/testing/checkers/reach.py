@@ -79,6 +79,7 @@ class Moment(NamedTuple):
     touched: frozenset[str] = frozenset()  # jobs of which somebody has said or got something lately
     consumers: Mapping[str, frozenset[Consumer]] = {}  # by queue
     homes: int = 0  # a byte for each slot: some node decides about it
+    known: int = -1  # the same: some node has a row that says who does. Where all disks were lost, nobody has
     wishes: frozenset[str] = frozenset()  # queues that were paused lately: what is done with their jobs is as asked
     are_clocks_right: bool = True
     rate_ppm: int = 0  # clocks of nodes run fast or slow by this much
@@ -193,7 +194,7 @@ class Judge:
 
     def without_home(self, moment: Moment) -> Iterator[Complaint]:
         self.used |= moment.homes
-        homeless = self.used & ~moment.homes
+        homeless = self.used & moment.known & ~moment.homes
         if moment.steady < 0 or not homeless & self.homeless:
             self.homeless, self.homeless_t = homeless, moment.t
             return

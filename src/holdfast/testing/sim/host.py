@@ -274,6 +274,15 @@ class Host:
         self.cluster.counters["link-downs"] += 1
         self.touch().link_down(end.peer)
 
+    def refused(self, other: Host) -> None:
+        """Its system could not connect to that of the other machine's node: there is none."""
+        self.cluster.kind.refused(self.touch(), f"{other.ip}:{BUS_PORT}")
+
+    def is_stalled(self, name: str) -> bool:
+        """Whether its link with that machine's node has said nothing for too long."""
+        end = self.linked.get(name)
+        return end is not None and self.cluster.kind.is_stalled(self.node, end.peer)
+
     def frame(self, end: Endpoint, data: bytes) -> bool:
         was_linked = getattr(end.peer, "is_linked", True)  # or it has ended the link itself, and this was still to come
         is_good = self.touch().frame(end.peer, data)

@@ -98,6 +98,15 @@ class Kind(Protocol):
     def refuse(self, machine: Any, why: bytes) -> None:
         """Its disk is full: what would change something is refused, with these words; empty if there is room again."""
         ...
+    def refused(self, machine: Any, address: str) -> None:
+        """The machine at that address has refused a connection: nobody listens."""
+        ...
+    def is_stalled(self, machine: Any, peer: Any) -> bool:
+        """Whether a link has said nothing for so long that it is replaced by a new one."""
+        ...
+    def expects(self, machine: Any, peer: Any, node_id: bytes) -> bool:
+        """Whether a link with that node is wanted where the peer is dialed."""
+        ...
     def remember(self, machine: Any, known: list[Any]) -> None:
         """Before it loads what is damaged: the facts of nodes that its shell knows of."""
         ...
@@ -118,6 +127,10 @@ class Kind(Protocol):
         ...
     def figures(self, machine: Any) -> dict[str, int]:
         """By queue, the sum of its figures: jobs in any state, as this node counts them."""
+        ...
+
+    def owned(self, machine: Any) -> list[bool]:
+        """For each slot, whether it knows who decides about it, or did."""
         ...
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         """What of its own counts is not so (books.py, which also has what `bounds` are: ours to keep)."""

@@ -123,11 +123,12 @@ class Moments:
         cluster = self.cluster
         up = {name: cluster.hosts[name] for name in sorted(self.there) if cluster.hosts[name].node is not None}
         consumers: dict[str, set[Consumer]] = {}
-        homes = 0
+        homes = known = 0
         for name, host in up.items():
             for queue, sessions in cluster.kind.consumers(host.node).items():
                 consumers.setdefault(queue, set()).update((name, *session) for session in sessions)
             homes |= int.from_bytes(bytes(cluster.kind.homes(host.node)), "little")
+            known |= int.from_bytes(bytes(cluster.kind.owned(host.node)), "little")
         watcher = cluster.watcher
         watcher.catch_up()
         lag = self.lag()
@@ -137,7 +138,7 @@ class Moments:
             node_timeout=self.node_timeout, absent=tuple(self.absent.values()), lost=self.lost_t, rate_ppm=rate,
             jobs={name: cluster.kind.look(host.node) for name, host in up.items()},
             accepted=watcher.owed(), touched=watcher.touched_since(cluster.now - TOUCH_MS - 4 * lag),
-            consumers={queue: frozenset(who) for queue, who in consumers.items()}, homes=homes,
+            consumers={queue: frozenset(who) for queue, who in consumers.items()}, homes=homes, known=known,
             wishes=watcher.wishes(), are_clocks_right=cluster.skew == 0,
         )
 
@@ -147,10 +148,10 @@ class Moments:
         moment = self.take()
         self.tell(self.judge.look(moment))
         known = {
-            pair: since for pair, since in self.apart.items()
+            pair: max(since, self.quiet_t) for pair, since in self.apart.items()
             if self.have_met(*pair) and not any(cluster.hosts[name].node_id in cluster.forgotten for name in pair)
         }
-        self.tell(list(late_links(cluster.now, max(self.quiet_t - cluster.now, moment.lag), known)))
+        self.tell(list(late_links(cluster.now, moment.lag, known)))
         if self.judge.is_unsure():
             cluster.push(cluster.now + AGAIN_MS + moment.calm_down, self.look_again, None)
 

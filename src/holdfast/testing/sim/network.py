@@ -12,8 +12,9 @@ learn of the end at different times:
     power cut    the far end notices when its patience ends, or when the node dials again
 
 Dialling takes a handshake there and back. While the far end still believes in an older connection with the
-same node, the new one replaces it: down first, then up. Of two dials between the same nodes at the same time
-one is dropped, as a shell does by comparing ids.
+same node, the new one replaces it: down first, then up. If both ends believe in the same one it stays, unless one of
+them finds that it has said nothing for too long. Of two dials between the same nodes at the same time one is dropped,
+as a shell does by comparing ids. Where a process was killed its machine refuses the connection.
 """
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from holdfast.testing.sim.host import KILL
 from holdfast.testing.sim.machine import Peer
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ FRAMES_MAX: Final = 10_000
 RETRY_MS: Final = 200
 RETRY_MS_MAX: Final = 120_000
 """What was not acknowledged is sent again after the first of these, and then less and less often, as TCP does."""
+
+CONNECT_MS: Final = 2_000
+"""After so long another connection is tried, as a shell does."""
 
 WELCOME: Final = "welcome"
 FIN: Final = "fin"
@@ -95,7 +100,7 @@ class Network:
         self.dice = Random(f"{cluster.seed}/network/0")
         self.paths = {(a, b): Path(a, b) for a in names for b in names if a != b}
         self.current: dict[tuple[str, str], Endpoint] = {}  # by ordered pair: the dialling end
-        self.dialling: set[tuple[str, str]] = set()
+        self.dialling: dict[tuple[str, str], int] = {}  # since when
         self.up_count = 0
         self.patience_ms = (2_000, 8_000)
         self.backs_off = False
@@ -114,16 +119,16 @@ class Network:
     def dial(self, host: Host, address: str) -> None:
         cluster = self.cluster
         other = cluster.by_address.get(address)
-        if other is None or other is host or other.name in host.linked:
+        if other is None or other is host or self.is_in_use(host, other):
             return
         pair = (min(host.name, other.name), max(host.name, other.name))
-        if pair in self.dialling:
+        if pair in self.dialling and cluster.now < self.dialling[pair] + CONNECT_MS:
             return
         there, back = self.paths[host.name, other.name], self.paths[other.name, host.name]
         a, b = Endpoint(host), Endpoint(other)
         a.other, b.other = b, a
         a.out, b.out = Direction(there, b), Direction(back, a)
-        self.dialling.add(pair)
+        self.dialling[pair] = cluster.now
         dice = self.dice
         ms = there.latency(dice) + back.latency(dice) + there.latency(dice)
         cluster.push(cluster.now + ms, self.accept, (pair, a))
@@ -132,10 +137,14 @@ class Network:
         """The dialled node has seen the handshake through. The dialler learns it from what comes back."""
         pair, a = what
         b = a.other
-        self.dialling.discard(pair)
-        if a.host.epoch != a.host_epoch or a.host.node is None or b.host.node is None or b.host.is_paused:
+        self.dialling.pop(pair, None)
+        if a.host.epoch != a.host_epoch or a.host.node is None or a.out.path.blocks or b.out.path.blocks:
             return
-        if a.out.path.blocks or b.out.path.blocks or (a.host.name in b.host.linked and b.host.name in a.host.linked):
+        if b.host.node is None and b.host.died == KILL:
+            self.cluster.push(self.cluster.now + b.out.path.latency(self.dice), self.refuse, a)
+        if b.host.node is None or b.host.is_paused:
+            return
+        if self.is_in_use(a.host, b.host) and self.is_in_use(b.host, a.host):
             return
         b.host_epoch = b.host.epoch
         old = self.current.get(pair)
@@ -147,6 +156,19 @@ class Network:
             self.send(b, WELCOME)
         else:
             self.close(b, is_polite=True)
+
+    def is_in_use(self, host: Host, other: Host) -> bool:
+        """Whether it has a link with the other that says something now and then."""
+        return other.name in host.linked and not host.is_stalled(other.name)
+
+    def refuse(self, end: Endpoint) -> None:
+        host = end.host
+        if host.epoch != end.host_epoch or end.other.host.node is not None:
+            return
+        if host.is_paused:
+            host.backlog.append(lambda: self.refuse(end))
+        else:
+            host.refused(end.other.host)
 
     def up(self, end: Endpoint) -> bool:
         """Tell the node that the link is there; False if it does not want it."""

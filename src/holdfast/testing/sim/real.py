@@ -105,6 +105,16 @@ class Real:
         walk: Walking = import_module("holdfast.core.snapshot").Walk(machine)
         return walk
 
+    def refused(self, machine: Any, address: str) -> None:
+        import_module("holdfast.core.membership").refused(machine, address.encode())
+
+    def is_stalled(self, machine: Any, peer: Any) -> bool:
+        found: bool = import_module("holdfast.core.membership").is_stalled(machine, peer)
+        return found
+
+    def expects(self, machine: Any, peer: Any, node_id: bytes) -> bool:
+        return any(each.node_id() == node_id for each in machine.peers if each.is_member or each is peer)
+
     def refuse(self, machine: Any, why: bytes) -> None:
         machine.refuse(why)
 
@@ -162,6 +172,9 @@ class Real:
         wanted = [views.FIELDS.index(name) for name in states.COUNTED.values()]
         told = {queue.name.decode("latin-1"): views.figures(machine, queue) for queue in machine.queues.values()}
         return {name: sum(row[i] for i in wanted) for name, row in told.items()}
+
+    def owned(self, machine: Any) -> list[bool]:
+        return [epoch > 0 for epoch in machine.homes.epochs]
 
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = import_module("holdfast.testing.sim.books").wrong(machine, bounds, is_whole)

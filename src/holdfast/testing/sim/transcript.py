@@ -51,6 +51,15 @@ class Story:
     def refuse(self, machine: Any, why: bytes) -> None:
         self.kind.refuse(machine.machine, why)
 
+    def refused(self, machine: Any, address: str) -> None:
+        self.kind.refused(machine.machine, address)
+
+    def is_stalled(self, machine: Any, peer: Any) -> bool:
+        return self.kind.is_stalled(machine.machine, peer)
+
+    def expects(self, machine: Any, peer: Any, node_id: bytes) -> bool:
+        return self.kind.expects(machine.machine, peer, node_id)
+
     def remember(self, machine: Any, known: list[Any]) -> None:
         self.kind.remember(machine.machine, known)
 
@@ -77,6 +86,9 @@ class Story:
 
     def homes(self, machine: Any) -> list[bool]:
         return self.kind.homes(machine.machine)
+
+    def owned(self, machine: Any) -> list[bool]:
+        return self.kind.owned(machine.machine)
 
     def wrong_books(self, machine: Any, bounds: Any, is_whole: bool) -> list[tuple[str, str]]:
         return self.kind.wrong_books(machine.machine, bounds, is_whole)

@@ -162,7 +162,11 @@ class World:
 
     def carry_out(self, host: Host, request: Request) -> None:
         if request.kind in (DIAL, MEET):
-            self.network.dial(host, request.argument.decode())
+            address = request.argument.decode()
+            other = self.by_address.get(address)
+            peer = getattr(request, "peer", None)
+            if request.kind == MEET or other is None or self.kind.expects(host.node, peer, other.node_id):
+                self.network.dial(host, address)
         elif request.kind == DROP_LINK:
             end = host.links.get(getattr(request, "peer", None))
             if end is not None:

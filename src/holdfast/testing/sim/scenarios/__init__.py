@@ -28,6 +28,7 @@ from holdfast.testing.sim.scenarios import (
     groups,
     handbacks,
     healing,
+    homes,
     leases,
     limits,
     once,
@@ -43,7 +44,7 @@ SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
         acks, disks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages,
-        handbacks, slow_nodes, expiry, figures,
+        handbacks, slow_nodes, expiry, figures, homes,
     )
     for each in scenarios_of(module)
 }
