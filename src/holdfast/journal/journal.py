@@ -170,11 +170,12 @@ class Journal(Files):
         node = self.node
         if node.books.by_name:
             return self.own.commit()
-        if len(node.log) == 0:
+        records = node.take_log()
+        if not records:
             return self.may_speak()
         must_sync = node.must_sync and not self.is_beginning
         node.must_sync = False
-        is_kept = self.writer.append(node.take_log(), must_sync)
+        is_kept = self.writer.append(records, must_sync)
         if node.overflow.is_due():
             node.overflow.step()
         return is_kept

@@ -146,14 +146,16 @@ class OwnJournals:
         must_sync = node.must_sync or len(node.books.left) > 0
         node.must_sync = False
         dirty = [own for own in self.by_name.values() if not own.its.is_empty()]
+        written = [node.take_log()]
         for own in dirty:
             if own.its.is_both:
-                node.log.write(own.its.log.getvalue())
+                written.append(own.its.log.getvalue())
                 node.log_wall = 0
+        records = b"".join(written)
         is_kept = True
-        if len(node.log):
+        if records:
             waits = must_sync or any(own.writer.policy == ALWAYS for own in dirty)
-            is_kept = journal.writer.append(node.take_log(), waits)
+            is_kept = journal.writer.append(records, waits)
         for own in dirty:
             is_kept = own.append(must_sync) and is_kept
         if node.books.left and is_kept:
