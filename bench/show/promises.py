@@ -70,6 +70,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("1b", "a node that died took its waiting jobs along for RETRY", (
         f"{SCENARIO}[a_node_that_dies_does_not_take_its_waiting_jobs_along]",
         f"{SCENARIO}[a_job_with_a_key_does_not_wait_for_its_dead_home]",
+    )),
     ("1c", "keyed jobs and schedules stood still for good after one node was replaced", (
         f"{SCENARIO}[keys_of_a_killed_home_are_decided_elsewhere_within_a_second]",
         f"{SCENARIO}[keys_of_a_silent_home_are_decided_elsewhere_after_node_timeout]",
@@ -96,11 +97,12 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "tests/unit/core/test_replicate.py::test_a_node_that_has_just_gone_counts_until_it_is_suspect",
         "tests/proc/cluster/test_02_replication.py::test_a_node_that_restarts_is_waited_for",
     )),
-    ("3", "a clock ahead at a restart ended leases", (
-        f"{SCENARIO}[a_clock_ahead_at_a_restart_ends_no_lease]",
     ("2d", "after a cut links waited for TCP to try again", (
         f"{SCENARIO}[links_are_back_soon_after_a_cut_of_any_length]",
         "tests/unit/shell/test_bus.py::test_a_link_that_says_nothing_is_replaced",
+    )),
+    ("3", "a clock ahead at a restart ended leases", (
+        f"{SCENARIO}[a_clock_ahead_at_a_restart_ends_no_lease]",
     )),
     ("4a", "a crash, a restart and a power cut lose what was there",
      ("tests/unit/journal/test_damage.py::test_what_was_loaded_after_a_crash_survives_a_power_cut",

@@ -700,8 +700,7 @@ class Node:
             job.qtime = 0
         else:
             self.wake_at(job, self.now + ms)
-            if job.holders != 1:
-                whereabouts.went_out(self, job)
+            whereabouts.went_out(self, job)
 
     def wake_at(self, job: Job, when: i64) -> None:
         """Look at the job at that time, whatever was planned for it before."""

@@ -355,7 +355,7 @@ def say_how_it_is(node: Node, peer: Peer, job: Job, holders: i64, has_claim: boo
     ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
     elif not has_claim and is_out_elsewhere(node, job, peer):
-        write_state(node, peer, jid, IS_OUT, job.qtime - node.now, job.holders)
+        write_state(node, peer, jid, IS_OUT, job.qtime - node.now - SLACK_MS, job.holders)  # which is added there, too
     elif not has_claim and is_with_taker(node, job, peer):
         write_state(node, peer, jid, IS_HELD, min(job.qtime - node.now, i64(job.retry) * 1000), job.holders)
     elif (
@@ -388,7 +388,7 @@ def is_out_elsewhere(node: Node, job: Job, asker: Peer) -> bool:
     peer = node.peers[job.responsible]
     return (
         job.flags & TOLD_UNTIL != 0 and not job.flags & ASKING and peer.index != ME and peer is not asker
-        and not peer.is_linked and job.qtime > node.now and not node.broken("lease-kept-to-oneself")
+        and not peer.is_linked and job.qtime > node.now + SLACK_MS and not node.broken("lease-kept-to-oneself")
     )
 
 
@@ -479,7 +479,8 @@ def hear_state(
         failure.yielded(node, job)
     if state == IS_LEASED or state == IS_OUT or ms > i64(job.retry) * 1000:
         job.flags |= TOLD_UNTIL
-    job.responsible = int(peer.index)
+    if state != IS_OUT or job.responsible == ME or node.peers[job.responsible].is_linked:
+        job.responsible = int(peer.index)  # else it is with the node that we took to have it, too
     if state == IS_QUEUED:
         job.asks = min(job.asks + 1, 100)
         ms = min(max(ms, 1000) * i64(job.asks), QUEUED_MS_MAX)

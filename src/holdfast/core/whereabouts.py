@@ -134,7 +134,9 @@ def read_named(node: Node, reader: Reader) -> Job | None:
 
 
 def went_out(node: Node, job: Job) -> None:
-    """A consumer has it from now on, or for longer; others hold copies."""
+    """A consumer has it from now on, or for longer: others that hold copies are to know."""
+    if job.holders == MY_BIT:
+        return
     outs = node.reach.outs
     if not outs.jobs:
         node.alarms.set(outs, node.now + TELL_MS)
