@@ -108,7 +108,7 @@ def silent_until(node: Node, job: Job, retry_ms: i64) -> i64:
     peer = node.peers[job.responsible]
     if peer.index == ME or peer.is_linked:
         return 0
-    told: i64 = job.qtime if job.flags & TOLD_UNTIL else 0
+    told: i64 = job.qtime - requeue.SLACK_MS if job.flags & TOLD_UNTIL else 0  # the slack is for messages on their way
     if membership.is_gone(node, peer) and not node.broken("gone-node-keeps-jobs"):
         return told
     return max(told, peer.heard + retry_ms)

@@ -13,7 +13,7 @@ def a_lease_outlives_the_node_that_gave_it(new: New) -> None:
     job = sim.add_job(at="A", replicate=2, retry_s=10, holders="AB")
     sim.run_for(seconds=9)
     assert sim.consume(at="A") == job
-    sim.crash("A")
+    sim.crash("A", "power")
     got = sim.wait_for_job(at="B")
     sim.run_for(seconds=7)
     assert got == [], "two workers at once"
@@ -61,7 +61,7 @@ def replicas_whose_timers_end_together_do_not_requeue_together(new: New) -> None
         sim.add_job(at="A", replicate=3, retry_s=6, holders="ABC")
         assert sim.consume(at="A")
         sim.run_for(seconds=0.6)
-        sim.crash("A")
+        sim.crash("A", "power")
         b, c = sim.wait_for_job(at="B"), sim.wait_for_job(at="C")
         sim.run_for(seconds=11)
         assert len(b) + len(c) == 1, f"handed out by {len(b) + len(c)} replicas"
