@@ -15,6 +15,18 @@ FIGURE = r"(?m)^figure: (.*)$"
 
 PROMISES: list[tuple[str, str, str, str]] = [
     # key, what is promised, its bound, the tests below FOLDER
+    ("handed-out", "a job is handed out to a worker that waits at another node, when calm", "100 ms",
+     "test_reach.py::test_a_job_meets_a_worker_that_waits_anywhere"),
+    ("crashes", "all jobs are queued after a kill -9, however often and in whatever order", "2 s from the links",
+     "test_reach.py::test_crashes_one_after_the_other_hide_no_job"),
+    ("dead-waiting", "what waited at a node that died is handed out elsewhere", "5 s from when it counts as failed",
+     "test_reach.py::test_a_node_that_dies_takes_no_waiting_job_along"),
+    ("dead-leased", "what workers of a dead node have stays theirs, and comes back after that", "5 s from its end",
+     "test_reach.py::test_what_a_dead_node_had_out_is_out"),
+    ("restarts", "restarts put a delay and a lease off by nothing", "due, or 2 s from the links",
+     "test_reach.py::test_restarts_put_nothing_off"),
+    ("clocks", "a wrong clock at a restart ends no lease", "5 s from its end",
+     "test_reach.py::test_a_wrong_clock_at_a_restart_ends_no_lease"),
     ("add-beside-slow", "an add that names no number of copies, whatever a third node does", "250 ms",
      "test_slow_nodes.py::test_an_add_waits_for_no_third_node"),
     ("add-beside-frozen", "the same after the first, which found out that a node is frozen", "50 ms",
@@ -49,6 +61,16 @@ PROMISES: list[tuple[str, str, str, str]] = [
 SCENARIO = "tests/sim/cluster/test_scenarios.py::test_the_node_passes"
 FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     # number, what was seen from outside, the tests that were red
+    ("1a", "crashes one after the other hid jobs for RETRY, and EXPLAIN answered in a circle", (
+        f"{SCENARIO}[crashes_one_after_the_other_hide_no_job]",
+        f"{SCENARIO}[who_comes_back_does_not_wait_for_the_dead]",
+        f"{SCENARIO}[what_explains_a_job_does_not_send_one_round_in_a_circle]",
+        f"{SCENARIO}[what_was_given_back_elsewhere_is_not_out_after_a_restart]",
+    )),
+    ("1b", "a node that died took its waiting jobs along for RETRY", (
+        f"{SCENARIO}[a_node_that_dies_does_not_take_its_waiting_jobs_along]",
+        f"{SCENARIO}[a_job_with_a_key_does_not_wait_for_its_dead_home]",
+    )),
     ("1c", "keyed jobs and schedules stood still for good after one node was replaced", (
         f"{SCENARIO}[keys_of_a_killed_home_are_decided_elsewhere_within_a_second]",
         f"{SCENARIO}[keys_of_a_silent_home_are_decided_elsewhere_after_node_timeout]",
@@ -78,6 +100,9 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("2d", "after a cut links waited for TCP to try again", (
         f"{SCENARIO}[links_are_back_soon_after_a_cut_of_any_length]",
         "tests/unit/shell/test_bus.py::test_a_link_that_says_nothing_is_replaced",
+    )),
+    ("3", "a clock ahead at a restart ended leases", (
+        f"{SCENARIO}[a_clock_ahead_at_a_restart_ends_no_lease]",
     )),
     ("4a", "a crash, a restart and a power cut lose what was there",
      ("tests/unit/journal/test_damage.py::test_what_was_loaded_after_a_crash_survives_a_power_cut",

@@ -109,6 +109,7 @@ def made_frames(job_id: bytes) -> list[bytes]:
     frames = []
     for jid in (job_id, b"DI" + b"0" * 7 + b"f" * 33 + b"05a1SQ"):
         mask = struct.pack("<q", 3)
+        named = struct.pack("<IQ", int(jid[2:10], 16), int(jid[10:26], 16))
         life = struct.pack("<q", START_MS)
         texts = name(b"q") + name(b"body") + name(b"")
         copy = jid + struct.pack("<qqqIIIIHBB", 1, 99_000, 0, 0, 10, 0, 0, 3, 5, 0) + mask + texts
@@ -133,6 +134,8 @@ def made_frames(job_id: bytes) -> list[bytes]:
             (bus.HOLDERS, jid + b"\x00" + mask),
             (bus.WILLQUEUE, jid + mask + b"\x01" + bytes(8)),
             (bus.STATE, jid + b"\x01" + struct.pack("<q", 5000) + mask + bytes(8)),
+            (bus.OUT, struct.pack("<I", 1) + named + struct.pack("<qI", 5000, 0)),
+            (bus.WITHYOU, struct.pack("<I", 1) + named), (bus.NOTHERE, struct.pack("<I", 1) + named),
             (bus.QUEUED, jid + struct.pack("<II", 1, 2)), (bus.WORKING, jid + struct.pack("<q", 5000)),
             (bus.SETACK, jid + b"\x01\x00" + mask), (bus.GOTACK, jid + b"\x01" + mask),
             (bus.DELJOB, jid + b"\x01" + mask),

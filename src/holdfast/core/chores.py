@@ -11,6 +11,7 @@ from holdfast.core import (
     federate,
     heal,
     membership,
+    orphans,
     registers,
     remote,
     replicate,
@@ -46,8 +47,18 @@ def beat(node: Node) -> None:
     standstill.beat(node)
     batches.beat(node)
     remote.beat(node)
-    if node.loaded_by != NEVER and (node.doubted or not node.broken("doubt-of-jobs-only")):
-        if doubt.settle(node):
-            settings.clocks_known(node)
+    orphans.beat(node)
+    if is_clock_in_doubt(node):
+        settle_clocks(node)
     else:
         tombs.forget_old(node)
+
+
+def is_clock_in_doubt(node: Node) -> bool:
+    return node.loaded_by != NEVER and (len(node.doubted) > 0 or not node.broken("doubt-of-jobs-only"))
+
+
+def settle_clocks(node: Node) -> None:
+    """If others have said what time it is, it is known how old everything is that was loaded."""
+    if is_clock_in_doubt(node) and doubt.settle(node):
+        settings.clocks_known(node)

@@ -9,6 +9,7 @@ doubt until peers have said what time they have (PING): until then none of it ex
 expired is not handed out either. If this node's clock is ahead of theirs by more than clocks may differ, what was
 loaded gets back the time that was taken from it. Nothing is ever shortened: it may be the peers' clocks that are
 wrong. A node that knows of no peers has nobody to ask, and believes its clock.
+Leases are in loaded_leases.py.
 
 What counts is the clock that the journal was read by. It may have been set right since, before a peer was heard.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import delay, results, tombs, unique
+from holdfast.core import delay, loaded_leases, results, tombs, unique
 from holdfast.core.job import ACTIVE, HANDED_OUT, IN_LINE, QUEUED, QUEUED_BEFORE, Job
 from holdfast.core.limits import NEVER
 from holdfast.core.peers import ME
@@ -89,6 +90,7 @@ def settle(node: Node) -> bool:
             for move in peer.taken:
                 peer.taken[move] += int(ahead)
     unique.settle(node, ahead if ahead > SKEW_MS else 0)
+    loaded_leases.settle(node, ahead if ahead > SKEW_MS else 0)
     for job, seemed_due in node.doubted.items():
         if node.is_here(job):
             if ahead > SKEW_MS:

@@ -47,6 +47,7 @@ UNTOLD: Final = -2  # that is for another node to say
 UNASKED: Final = -3  # the same, and nobody has wanted to know so far: it may be none
 FROM: Final = b" has its tokens from "
 OTHERWISE: Final = b"; if it stays away, a node that has a copy asks the other holders and queues the job"
+NOWHERE: Final = b"no node that can be asked has it queued or with a worker: those with copies settle who queues it"
 
 ENDINGS: Final = [
     b"acknowledged", b"given up before it was accepted", b"flushed with its queue", b"replaced",
@@ -74,6 +75,7 @@ class Explanation:
         self.reasons: list[Reason] = []
         self.history: list[bytes] = []
         self.keys: list[Key] = []  # about which one node decides
+        self.at: bytes = b""  # of a mere copy: the node that is taken to have the job, by the beginning of its id
 
     def summary(self) -> bytes:
         if not self.reasons:
@@ -295,7 +297,10 @@ def look(node: Node, jid: bytes) -> Explanation:
     found = Explanation(status.of(node, job))
     if found.state == states.COPY and not absence.is_there(node, job):
         found.state = states.NODE_AWAY  # another holder counts it; here nobody is asked for a number
-    found.weight = 2 if job.responsible != ME and job.state == ACTIVE else 3
+    found.weight = 3
+    if job.responsible != ME and job.state == ACTIVE:
+        found.weight = 2
+        found.at = b"" if job.flags & MOVING else peer_name(node, i64(job.responsible))
     for finder in REASONS:
         found.reasons += finder(node, job)
     found.history = history(node, job)
@@ -316,6 +321,13 @@ class Explaining(Question):
         if heard.weight > self.best.weight:
             self.best = heard
 
+    def is_circle(self, node: Node) -> bool:
+        """Whether the best there is names a node that has answered, and does not have the job either."""
+        if self.best.weight != 2 or not self.best.at:
+            return False
+        peer = inquire.find_peer(node, self.best.at)
+        return peer is not None and peer.bit & self.answered != 0
+
     def reply(self, node: Node, out: BytesWriter) -> None:
         if self.best.weight == 0:
             missing = inquire.missing(node, self)
@@ -323,6 +335,9 @@ class Explaining(Question):
             if missing:
                 words += b"; %d node%b cannot be reached" % (len(missing), b"" if len(missing) == 1 else b"s")
             self.best.reasons.append(Reason(b"unknown", words))
+        elif self.is_circle(node) and not node.broken("circle-told"):
+            ms: i64 = min([reason.ms for reason in self.best.reasons])
+            self.best.reasons = [Reason(b"nowhere", NOWHERE, ms)]
         settle_rates(self.best, self.keys)
         add_believers(node, self.best, self.keys)
         write_explanation(out, self.session, self.jid, self.best)
@@ -392,6 +407,7 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
     if not reader.more():
         add_believers(node, found, found.keys)  # who asks does not know its keys, and cannot tell
     bus.write_name(out, found.state)
+    bus.write_name(out, found.at)
     bus.write_i8(out, found.weight)
     bus.write_u32(out, len(found.reasons))
     for reason in found.reasons:
@@ -406,6 +422,7 @@ def tell(node: Node, peer: Peer, reader: Reader, out: BytesWriter) -> None:
 
 def read(reader: Reader) -> Explanation:
     found = Explanation(reader.name())
+    found.at = reader.name()
     found.weight = reader.u8()
     count = reader.u32()
     if count > TEXTS_MAX:

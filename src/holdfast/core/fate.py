@@ -44,9 +44,9 @@ from holdfast.core.job import (
     COUNTED,
     DEAD,
     GONE,
-    LONG_LEASE,
     MOVING,
     QUEUED,
+    TOLD_UNTIL,
     WAIT_REPL,
     Job,
 )
@@ -109,7 +109,7 @@ def lie_down(node: Node, job: Job, retention_ms: i64) -> None:
         node.account(len(more.cause))
         if more.life == 0:
             more.life = max(1000, job.expire - job.ctime // 1_000_000)
-    job.flags &= ~(BACKING_OFF | LONG_LEASE | MOVING)
+    job.flags &= ~(BACKING_OFF | TOLD_UNTIL | MOVING)
     job.state = DEAD
     job.qtime = 0
     job.expire = node.now + retention_ms
@@ -377,7 +377,7 @@ def follow(node: Node, peer: Peer, job: Job, ms: i64) -> None:
         job.state = ACTIVE
     requeue.stop_asking(node, job)
     rules.let_go(node, job)
-    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
+    job.flags &= ~(MOVING | BACKING_OFF | TOLD_UNTIL)
     job.responsible = int(peer.index)
     job.asks = 0
     node.wake_at(job, node.now + ms + i64(job.retry) * 1000 + node.jitter())

@@ -19,8 +19,9 @@ from mypy_extensions import i64
 
 from holdfast.core import census, federate, home, placement, replicate, takeover
 from holdfast.core.job import ACKED, ACTIVE, DEAD, FOLDED, HANDED_OUT, MOVING, QUEUED, QUEUED_BEFORE, Job
+from holdfast.core.orphans import is_alone_with
 from holdfast.core.peers import ME, MY_BIT, Peer, count_bits
-from holdfast.core.requeue import is_alone_with, is_leased, order_key
+from holdfast.core.requeue import is_leased, order_key
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node

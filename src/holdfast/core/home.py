@@ -21,7 +21,7 @@ from mypy_extensions import i64
 
 from holdfast.core import delay, failure, federate, homecoming, links, placement, records, replicate, requeue, takeover
 from holdfast.core.copies import write_copy
-from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, Job
+from holdfast.core.job import ACTIVE, BACKING_OFF, HANDED_OUT, IN_DOUBT, MOVING, QUEUED, SPECIAL, TOLD_UNTIL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.rows import BATCH, CRON, DOMAIN, FREE, GROUP, LEASED, NOBODY, PUSHED, QUOTA, SLOTS, UNIQUE
 
@@ -173,6 +173,7 @@ def pass_on(node: Node, job: Job, is_pushed: bool) -> None:
         return
     if job.retry > 0 and not is_pushed and job.holders & peer.bit:
         requeue.write_willqueue(node, peer, job, 0)
+        job.flags &= ~TOLD_UNTIL
         job.responsible = int(index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
         return
@@ -193,6 +194,7 @@ def give(node: Node, peer: Peer, job: Job, is_pushed: bool) -> None:
     if state != LEASED:
         requeue.stop_asking(node, job)
         failure.yielded(node, job)
+        job.flags &= ~TOLD_UNTIL
         job.responsible = int(peer.index)
         node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
 

@@ -23,6 +23,7 @@ from holdfast.core import (
     home,
     leases,
     memory,
+    orphans,
     records,
     replicate,
     requeue,
@@ -60,10 +61,9 @@ def earliest(node: Node, job: Job) -> i64:
         return now
     if delay.is_on(node, job):
         return max(now, delay.end(job))
-    peer = node.peers[job.responsible]
-    if peer.index == ME or peer.is_linked:
+    if node.peers[job.responsible].is_linked or job.responsible == ME:
         return max(now, job.qtime)
-    return max(now, peer.heard + i64(job.retry) * 1000)
+    return max(now, orphans.silent_until(node, job, i64(job.retry) * 1000))
 
 
 def open_slots(node: Node, slots: set[int]) -> None:
@@ -124,8 +124,9 @@ def close_slots(node: Node, slots: set[int]) -> None:
             job.state = ACTIVE
             job.qtime = 0
         if job.state == ACTIVE and job.qtime == 0 and job.retry > 0:
-            job.flags &= ~HANDED_OUT  # no consumer has it
-            node.wake_at(job, node.now + i64(job.retry) * 1000 + node.jitter())
+            job.flags &= ~HANDED_OUT  # no consumer has it, so its next home may queue it at once
+            late = node.broken("handover-puts-off")
+            node.wake_at(job, node.now + (i64(job.retry) * 1000 + node.jitter() if late else 0))
     unique.close(node, slots)
 
 

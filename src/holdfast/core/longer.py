@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from holdfast.core import requeue, rules, tombs, twins
 from holdfast.core.copies import write_job_id
-from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, LONG_LEASE, MOVING, QUEUED, WAIT_REPL, Job
+from holdfast.core.job import ACKED, ACTIVE, BACKING_OFF, DEAD, MOVING, QUEUED, TOLD_UNTIL, WAIT_REPL, Job
 from holdfast.core.peers import MY_BIT, Peer
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
@@ -54,8 +54,7 @@ def on_working(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
     rules.let_go(node, job)
     requeue.stop_asking(node, job)
-    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE)
-    if ms > i64(job.retry) * 1000:
-        job.flags |= LONG_LEASE
+    job.flags &= ~(MOVING | BACKING_OFF)
+    job.flags |= TOLD_UNTIL
     job.responsible = int(peer.index)
     node.wake_at(job, node.now + ms + node.jitter())

@@ -34,6 +34,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    asleep,
     batches,
     bounds,
     chores,
@@ -63,6 +64,7 @@ from holdfast.core import (
     tombs,
     users,
     waiting,
+    whereabouts,
 )
 from holdfast.core.alarms import Alarm, Alarms, Chore
 from holdfast.core.batches import Batches
@@ -96,6 +98,7 @@ from holdfast.core.job import (
     QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
+    TOLD_UNTIL,
     UNSURE,
     WAIT_REPL,
     WATCHED,
@@ -122,6 +125,7 @@ from holdfast.core.peers import ME, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
 from holdfast.core.quota import Quota
+from holdfast.core.reach import Reach
 from holdfast.core.registers import Registers
 from holdfast.core.remote import Borrowed
 from holdfast.core.reply import write_error, write_number
@@ -248,11 +252,10 @@ class Node:
         self.census: Census = Census()
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
         self.salvage: Salvage = Salvage()  # what a damaged journal has left, until all were asked
-        self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked
+        self.reach: Reach = Reach()
         self.asking: dict[Job, Asking] = {}  # whose other holders were asked whether it may be queued
         self.ask_count: i64 = first
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
-        self.requeued_most: i64 = 0  # look through them when there are more
         self.announced: dict[Queue, bool] = {}  # queues for which peers know that consumers wait; whether once more
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
         self.moves: i64 = 0  # the number of the last move, never used twice; 0: there was none
@@ -323,7 +326,7 @@ class Node:
         self.now = now_ms
         self.wall = wall_ms
         if slept:
-            requeue.woke_up(self)
+            asleep.woke_up(self)
 
     def connect(self, address: str) -> Session:
         self.session_count += 1
@@ -624,7 +627,7 @@ class Node:
             rules.prepare(self, job)
         if self.is_telling:
             history.queued(self, job)
-        job.flags |= QUEUED_BEFORE
+        job.flags = (job.flags | QUEUED_BEFORE) & ~TOLD_UNTIL
         queue = job.queue
         queue.used = self.now
         queue.push(job)
@@ -697,6 +700,7 @@ class Node:
             job.qtime = 0
         else:
             self.wake_at(job, self.now + ms)
+            whereabouts.went_out(self, job)
 
     def wake_at(self, job: Job, when: i64) -> None:
         """Look at the job at that time, whatever was planned for it before."""

@@ -1,7 +1,7 @@
 """How a node comes back: the records of its last life, replayed (records.py says what they are)."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i16, i32, i64
@@ -18,6 +18,7 @@ from holdfast.core import (
     flush,
     home,
     leases,
+    loaded_leases,
     placement,
     queues,
     refill,
@@ -99,10 +100,6 @@ from holdfast.wire.bus import Reader
 if TYPE_CHECKING:
     from holdfast.core.node import Node
 
-ASK_AFTER_LOAD_MS: Final = 3000
-"""After a restart, jobs that others hold too wait until links are up, so that their holders can be asked."""
-
-
 class Loading:
     """A replay: the numbering of the node that wrote the records against ours."""
 
@@ -110,6 +107,7 @@ class Loading:
         self.node: Node = node
         self.numbers: Numbers = Numbers(node)
         self.moves: dict[Job, tuple[Peer, int]] = {}
+        self.leases: dict[Job, tuple[int, int]] = {}  # what is left of them, and what was when they were written down
         self.requeues: bool = node.config.is_on("requeue-on-load")
         self.origins: dict[int, Origin] = {}  # by the number that stands for one
         self.overflows: bool = node.overflow.begin_at < NEVER
@@ -395,7 +393,7 @@ class Loading:
         if kind == HOLDERS:
             job.holders = self.mask(reader.long())
         elif kind == COUNTS:
-            job.nacks, job.deliveries = i32(reader.u32()), i32(reader.u32())
+            self.load_counts(job, reader)
             leases.forget(node, job)
         elif kind == FATE:
             self.load_fate(job, reader, passed)
@@ -436,7 +434,7 @@ class Loading:
         node = self.node
         life = reader.long() - passed
         wait = reader.long()
-        job.nacks, job.deliveries = i32(reader.u32()), i32(reader.u32())
+        self.load_counts(job, reader)
         priority = reader.u8()
         queue = reader.name()
         data = reader.name()
@@ -464,6 +462,14 @@ class Loading:
             job.responsible = ME
             job.qtime = node.now + max(1, wait - passed)
 
+    def load_counts(self, job: Job, reader: Reader) -> None:
+        """Given back once more it is not out any more, at whatever node that was said."""
+        before = i64(job.nacks)
+        job.nacks, job.deliveries = i32(reader.u32()), i32(reader.u32())
+        if i64(job.nacks) > before and job.retry > 0 and not self.node.broken("nack-elsewhere-unread"):
+            job.flags &= ~HANDED_OUT
+            job.qtime = 0
+
     def load_lease(self, job: Job, reader: Reader, passed: i64) -> None:
         """It was handed out, and more is known of that than when its time ends."""
         node = self.node
@@ -489,6 +495,7 @@ class Loading:
         job.responsible = ME
         refill.went_out(node, job, passed)
         job.qtime = node.now + max(0, left) if job.retry > 0 else 0
+        self.leases[job] = (int(left), int(left + passed))
 
     def load_batch(self, reader: Reader, passed: i64) -> None:
         is_gone = reader.u8() != 0
@@ -531,7 +538,7 @@ class Loading:
             node.alarms.set(node.beat, node.now + 1)
         doubt.begin(node)
         if not node.broken("forgotten-joins-at-once"):
-            node.alone_until = node.now + requeue.QUARANTINE_MS
+            node.reach.alone_until = node.now + requeue.QUARANTINE_MS
         for job, (peer, number) in self.moves.items():
             open_move(node, peer, number, job)
         refill.count_all(node)
@@ -539,6 +546,7 @@ class Loading:
             takeover.claim_all(node)
         batches.recount(node)
         jobs = node.all_jobs()
+        waiting: list[Job] = []
         self.distrust(jobs)
         if (self.is_cut or self.is_unasked) and salvage.begin(node, jobs):
             return
@@ -560,6 +568,7 @@ class Loading:
                     node.enqueue(job)
             elif job.responsible == ME and job.flags & HANDED_OUT and job.qtime != 0:
                 node.wake_at(job, job.qtime)
+                loaded_leases.begin(node, job, *self.leases.get(job, (0, 0)))
             elif job.responsible == ME:
                 if job.qtime > node.now:
                     node.wake_at(job, job.qtime)
@@ -570,11 +579,12 @@ class Loading:
                 ):
                     # Others may have queued it, or know how it ended, or what time it is: when there are links.
                     job.flags |= QUEUED_BEFORE
-                    node.wake_at(job, node.now + ASK_AFTER_LOAD_MS)
+                    waiting.append(job)
                 else:
                     node.enqueue(job)
             else:
-                node.wake_at(job, max(node.now, job.qtime) + i64(job.retry) * 1000 + node.jitter())
+                node.wake_at(job, max(job.qtime, node.now + i64(job.retry) * 1000) + node.jitter())
+        node.reach.comeback.begin(node, waiting)
 
 
 def load(node: Node, kept: list[bytes]) -> None:

@@ -19,6 +19,7 @@ from mypy_extensions import i32, i64
 
 from holdfast.core import (
     acks,
+    asleep,
     delay,
     failure,
     fate,
@@ -28,6 +29,8 @@ from holdfast.core import (
     home,
     leases,
     links,
+    loaded_leases,
+    orphans,
     peers,
     records,
     remote,
@@ -48,11 +51,11 @@ from holdfast.core.job import (
     GIVEN,
     HANDED_OUT,
     IN_DOUBT,
-    LONG_LEASE,
     MOVING,
     QUEUED,
     QUEUED_BEFORE,
     SPECIAL,
+    TOLD_UNTIL,
     TWIN,
     WAIT_REPL,
     Job,
@@ -60,6 +63,7 @@ from holdfast.core.job import (
 from holdfast.core.limits import DURATION_S_MAX
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.queue import PAUSE_IN
+from holdfast.core.walks import TURN_MS
 from holdfast.wire import bus
 from holdfast.wire.bus import BadFrame, Reader
 
@@ -92,6 +96,7 @@ IS_LEASED: Final = 2
 IS_DELAYED: Final = 3
 IS_HELD: Final = 4
 IS_IDLE: Final = 5
+IS_OUT: Final = 6  # with a consumer of a third node, which cannot be heard
 
 
 class Asking:
@@ -106,6 +111,8 @@ class Asking:
 def due(node: Node, job: Job) -> None:
     """The time of a job that is not queued here has come."""
     retry_ms = i64(job.retry) * 1000
+    if job.qtime <= node.now:
+        job.flags &= ~TOLD_UNTIL
     if job.retry == 0 and job.flags & (HANDED_OUT | MOVING | IN_DOUBT):
         job.qtime = 0
         return
@@ -117,13 +124,15 @@ def due(node: Node, job: Job) -> None:
         return
     if job.flags & SPECIAL and gates.defers(node, job):
         return
+    if loaded_leases.is_open(node, job):
+        return
     others = job.holders & ~MY_BIT
     if others == 0 or (job.responsible == ME and not may_be_elsewhere(node, job)):
         again(node, job)
         return
     if not may_act(node, job, retry_ms):
         return
-    if is_alone_with(node, job):
+    if orphans.is_alone_with(node, job):
         node.wake_at(job, node.now + QUARANTINE_STEP_MS)
         return
     if job.flags & ASKING:
@@ -138,7 +147,8 @@ def due(node: Node, job: Job) -> None:
     node.ask_count += 1
     node.asking[job] = Asking(node.ask_count)
     node.count("willqueue")
-    ask_holders(node, job, others)
+    # With all others gone somebody else may have got a copy from one of them, or know how it ended.
+    ask_holders(node, job, others if others & peers.linked(node) else peers.linked(node) & ~MY_BIT)
 
 
 def may_be_elsewhere(node: Node, job: Job) -> bool:
@@ -146,12 +156,7 @@ def may_be_elsewhere(node: Node, job: Job) -> bool:
     is new and we were awake all the time: as long as they hear us they leave it to us."""
     if job.flags & QUEUED_BEFORE or twins.must_ask(node, job):
         return True
-    return is_just_awake(node) and not node.broken("sleeper-begins")
-
-
-def is_alone_with(node: Node, job: Job) -> bool:
-    """Whether we have come back with the job, others held it, and none of them could be asked yet."""
-    return node.now < node.alone_until and job.holders != MY_BIT and not job.holders & peers.linked(node)
+    return asleep.is_just_awake(node) and not node.broken("sleeper-begins")
 
 
 def ask_holders(node: Node, job: Job, others: i64) -> None:
@@ -162,7 +167,7 @@ def ask_holders(node: Node, job: Job, others: i64) -> None:
             write_willqueue(node, peer, job, asking.number)
             asking.waiting |= peer.bit
     # So long at least: a link that has just ended may be there again by then.
-    wait: i64 = node.node_timeout if asking.waiting != 0 or is_just_awake(node) else 0
+    wait: i64 = node.node_timeout if asking.waiting != 0 or asleep.is_just_awake(node) else 0
     node.wake_at(job, node.now + wait + rank(node, job) * RANK_MS)
 
 
@@ -209,17 +214,21 @@ def nothing_against(node: Node, peer: Peer, job: Job, asking: Asking) -> None:
 
 def may_act(node: Node, job: Job, retry_ms: i64) -> bool:
     """Not while the lease of a node that cannot be heard may still run."""
-    earliest = silent_until(node, job, retry_ms)
+    earliest = orphans.silent_until(node, job, retry_ms)
     if node.now >= earliest or node.broken("silence-is-permission"):
         return True
     node.wake_at(job, earliest)
     return False
 
 
-def silent_until(node: Node, job: Job, retry_ms: i64) -> i64:
-    """Until when a lease may run of which we cannot hear; 0 if we would."""
-    peer = node.peers[job.responsible]
-    return 0 if peer.index == ME or peer.is_linked else peer.heard + retry_ms
+def soon(node: Node, job: Job) -> bool:
+    """Nobody seems to have a copy's job: the first in its order asks first. False: it is its turn soon anyway."""
+    when = node.now + max(rank(node, job) * RANK_MS, delay.left(node, job))
+    if job.qtime != 0 and job.qtime <= when:
+        return False
+    job.asks = 0
+    node.wake_at(job, when)
+    return True
 
 
 def rank(node: Node, job: Job) -> i64:
@@ -250,7 +259,7 @@ def again(node: Node, job: Job) -> bool:
         history.lease_lost(node, job, b"lease-ended")
     job.responsible = ME
     stop_asking(node, job)
-    job.flags &= ~(MOVING | BACKING_OFF | LONG_LEASE | TWIN)
+    job.flags &= ~(MOVING | BACKING_OFF | TOLD_UNTIL | TWIN)
     job.asks = 0
     job.hops = 0
     if was_out and failure.lease_ended(node, job):
@@ -260,6 +269,8 @@ def again(node: Node, job: Job) -> bool:
     if not is_first and not has_waited:
         job.deliveries += 1
         records.counts(node, job)
+    if not is_first and not node.broken("requeue-not-recorded"):
+        records.back(node, job)
     node.count("requeues")
     node.enqueue(job)
     return True
@@ -343,6 +354,8 @@ def say_how_it_is(node: Node, peer: Peer, job: Job, holders: i64, has_claim: boo
         and not gates.is_elsewhere(node, job)
     ):
         write_state(node, peer, jid, IS_DELAYED, job.qtime - node.now, job.holders)
+    elif not has_claim and is_out_elsewhere(node, job, peer):
+        write_state(node, peer, jid, IS_OUT, job.qtime - node.now - SLACK_MS, job.holders)  # which is added there, too
     elif not has_claim and is_with_taker(node, job, peer):
         write_state(node, peer, jid, IS_HELD, min(job.qtime - node.now, i64(job.retry) * 1000), job.holders)
     elif (
@@ -370,6 +383,15 @@ def is_with_taker(node: Node, job: Job, asker: Peer) -> bool:
     )
 
 
+def is_out_elsewhere(node: Node, job: Job, asker: Peer) -> bool:
+    """Whether we were told that a third node has it out, and that one cannot be heard. The asker may not know."""
+    peer = node.peers[job.responsible]
+    return (
+        job.flags & TOLD_UNTIL != 0 and not job.flags & ASKING and peer.index != ME and peer is not asker
+        and not peer.is_linked and job.qtime > node.now + SLACK_MS and not node.broken("lease-kept-to-oneself")
+    )
+
+
 def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:
     """Whether a job that both of us want to queue is ours."""
     is_mine = claims(node, job)
@@ -380,7 +402,7 @@ def goes_first(node: Node, job: Job, peer: Peer, has_claim: bool) -> bool:
 
 def may_see_to(node: Node, job: Job) -> bool:
     """Who has to wait, not hearing the responsible node, does not keep from it one that hears it, and has asked it."""
-    return node.now >= silent_until(node, job, i64(job.retry) * 1000) or node.broken("held-by-the-deaf")
+    return node.now >= orphans.silent_until(node, job, i64(job.retry) * 1000) or node.broken("held-by-the-deaf")
 
 
 def write_state(node: Node, peer: Peer, jid: bytes, state: i64, ms: i64, holders: i64, number: i64 = 0) -> None:
@@ -401,10 +423,16 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
     ms = reader.long()
     holders = links.read_mask(node, peer, reader)
     number = reader.long()
-    if not 0 <= ms <= LEFT_MS_MAX or state > IS_IDLE:
+    if not 0 <= ms <= LEFT_MS_MAX or state > IS_OUT:
         raise BadFrame("a state that no job can be in")
-    if job is None:
-        return
+    if job is not None:
+        hear_state(node, peer, job, state, ms, holders, number)
+
+
+def hear_state(
+    node: Node, peer: Peer, job: Job, state: i64, ms: i64, holders: i64 = 0, number: i64 = 0,
+) -> None:
+    """What a peer says of a job that we have a copy of."""
     if job.state == WAIT_REPL:
         twins.note(node, job)
         return
@@ -446,12 +474,13 @@ def on_state(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
     rules.let_go(node, job)
     stop_asking(node, job)
-    job.flags &= ~(MOVING | LONG_LEASE)
+    job.flags &= ~(MOVING | TOLD_UNTIL)
     if job.flags & (SPECIAL | BACKING_OFF):
         failure.yielded(node, job)
-    if ms > i64(job.retry) * 1000:
-        job.flags |= LONG_LEASE
-    job.responsible = int(peer.index)
+    if state == IS_LEASED or state == IS_OUT or ms > i64(job.retry) * 1000:
+        job.flags |= TOLD_UNTIL
+    if state != IS_OUT or job.responsible == ME or node.peers[job.responsible].is_linked:
+        job.responsible = int(peer.index)  # else it is with the node that we took to have it, too
     if state == IS_QUEUED:
         job.asks = min(job.asks + 1, 100)
         ms = min(max(ms, 1000) * i64(job.asks), QUEUED_MS_MAX)
@@ -495,7 +524,7 @@ def on_queued(node: Node, peer: Peer, reader: Reader) -> None:
         job.state = ACTIVE
     rules.let_go(node, job)
     stop_asking(node, job)
-    job.flags &= ~(MOVING | LONG_LEASE)
+    job.flags &= ~(MOVING | TOLD_UNTIL)
     if is_nacked:
         job.flags &= ~BACKING_OFF
         leases.forget(node, job)
@@ -542,9 +571,9 @@ def link_up(node: Node, peer: Peer) -> None:
 
 def beat(node: Node) -> None:
     """Let go of jobs that were queued again and have gone out or ended since; now and then, as there may be many."""
-    if len(node.requeued) > node.requeued_most:
+    if len(node.requeued) > node.reach.requeued_most:
         node.requeued = {job: None for job in node.requeued if job.state == QUEUED or is_leased(node, job)}
-        node.requeued_most = 2 * len(node.requeued) + REQUEUED_FEW
+        node.reach.requeued_most = 2 * len(node.requeued) + REQUEUED_FEW
 
 
 def link_down(node: Node, peer: Peer) -> None:
@@ -552,7 +581,7 @@ def link_down(node: Node, peer: Peer) -> None:
 
     But if it has given us up because we slept, it will soon be back, and is asked again.
     """
-    if not is_just_awake(node):
+    if not asleep.is_just_awake(node):
         for job, asking in list(node.asking.items()):
             nothing_against(node, peer, job, asking)
     if not node.broken("no-reannounce") and not node.broken("queued-lost"):
@@ -562,37 +591,5 @@ def link_down(node: Node, peer: Peer) -> None:
 
 
 def lost_sight(node: Node, peer: Peer) -> None:
-    """A peer cannot be heard: what it said about jobs it has queued or leased holds for one more retry time.
-
-    And a delay holds whoever was to end it.
-    """
-    for job in node.all_jobs():
-        if job.state == ACTIVE and job.responsible == peer.index and job.retry > 0 and not job.flags & (
-            ASKING | LONG_LEASE
-        ):
-            latest = max(peer.heard + i64(job.retry) * 1000, node.now + delay.left(node, job)) + node.jitter()
-            if job.qtime > latest:
-                job.asks = 0
-                node.wake_at(job, latest)
-
-
-def is_just_awake(node: Node) -> bool:
-    return node.now - node.awake < node.node_timeout
-
-
-def woke_up(node: Node) -> None:
-    """This node slept: others may have queued what it has queued. Ask before handing anything out.
-
-    They may have given up their links with it, which it learns only now. So for a while the end of a link is no
-    answer: whoever was asked is asked again over the next one.
-    """
-    if node.broken("sleeper-hands-out") or is_just_awake(node):
-        return  # asking after very many jobs may itself take long, and must not look like sleep
-    node.count("woke-up")
-    node.awake = node.now
-    for job in node.all_jobs():
-        if job.state == QUEUED and job.holders & ~MY_BIT:
-            job.queue.remove(job)
-            job.state = ACTIVE
-            stop_asking(node, job)
-            due(node, job)
+    """A peer cannot be heard: what was with it is looked at, a part at a time."""
+    node.reach.orphans.want(node, peer.bit, node.now + TURN_MS)

@@ -36,6 +36,7 @@ from holdfast.core.job import (
     Page,
     Run,
 )
+from holdfast.core.peers import ME
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -217,7 +218,9 @@ def write_job(node: Node, job: Job) -> None:
         records.fate(node, job)
     elif job.flags & IN_DOUBT:
         records.doubt(node, job)
-    elif job.state == ACTIVE and job.flags & HANDED_OUT and (job.qtime != 0 or job.retry == 0):
+    elif job.state == ACTIVE and job.flags & HANDED_OUT and (
+        job.retry == 0 or (job.qtime != 0 and (job.responsible == ME or node.broken("copy-kept-as-lease")))
+    ):
         ms = max(0, job.qtime - node.now)
         if job.lease is None:
             records.handout(node, job, ms)

@@ -41,6 +41,7 @@ from holdfast.core import (
     tokens,
     unique,
     views,
+    whereabouts,
     workers,
 )
 from holdfast.core.limits import NEVER
@@ -69,6 +70,9 @@ HANDLERS: Final[dict[int, Handler]] = {
     bus.SALVAGED: salvage.on_salvaged,
     bus.SEEN: salvage.on_seen,
     bus.WORKING: longer.on_working,
+    bus.OUT: whereabouts.on_out,
+    bus.WITHYOU: whereabouts.on_withyou,
+    bus.NOTHERE: whereabouts.on_nothere,
     bus.SETACK: acks.on_setack,
     bus.GOTACK: acks.on_gotack,
     bus.DELJOB: acks.on_deljob,
@@ -171,6 +175,7 @@ def link_up(node: Node, facts: PeerFacts) -> Peer | None:
     batches.link_up(node, peer)
     forward.link_up(node, peer)
     results.link_up(node, peer)
+    whereabouts.link_up(node, peer)
     return peer
 
 

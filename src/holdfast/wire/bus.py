@@ -55,6 +55,10 @@ WILLQUEUE: Final = 20  # id, holders mask, claims u8, number i64
 STATE: Final = 21  # id, state u8, ms i64, holders mask, number i64 of the WILLQUEUE or 0
 QUEUED: Final = 22  # id, nacks u32, deliveries u32
 WORKING: Final = 23  # id, ms i64
+# Where jobs are (core/whereabouts.py). Each begins with count u32; a job is named by creator u32, number i64.
+OUT: Final = 24  # per job: ms i64, nacks u32
+WITHYOU: Final = 25
+NOTHERE: Final = 26
 # Acks (core/acks.py).
 SETACK: Final = 30  # id, why u8, is-ack-only u8, holders mask
 GOTACK: Final = 31  # id, kind u8, holders mask

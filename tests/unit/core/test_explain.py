@@ -156,6 +156,8 @@ def test_a_job_whose_home_is_lost_waits_for_its_worker_not_for_a_delay() -> None
     job = sim.do("A", "ADDJOB", "q", "x", "1000", "GROUP", "g", "RETRY", "60", "REPLICATE", "3")["reply"]
     sim.run_for(seconds=1)
     lost = next(name for name, state in sim.copies(job).items() if state == "queued")
+    assert sim.consume(at=lost) == job
+    sim.run_for(seconds=1)
     sim.crash(lost, "kill")
     sim.run_for(seconds=20)
     found = [explain.look(host.node, job.encode()) for host in sim.hosts.values() if host.node is not None]

@@ -1,7 +1,8 @@
 """A lease is kept: while it runs nobody else gets the job, unless the network kept the nodes from knowing.
 
 Not one of the numbered promises, but what "approximates single delivery" comes to: a consumer has its retry
-time even if the node it got the job from dies, or restarts. Only cuts and the like may shorten it.
+time even if the node it got the job from dies, or restarts. Only cuts and the like may shorten it, and a node that
+dies in the very moment in which it handed the job out, before any other has heard of that.
 """
 from __future__ import annotations
 
@@ -14,6 +15,9 @@ PROCESS_FAULTS: Final = frozenset(
     ["kill", "power", "crash", "rolling", "blackout", "jump", "recrash", "reclock", "join"]
 )
 """What does not keep nodes that are up from hearing each other."""
+
+TOLD_MS: Final = 350
+"""So long after a hand-out the other holders are told that it is still out, at the latest (core/whereabouts.py)."""
 
 SLACK_MS: Final = 1_500
 """A node counts from when it last heard the one that gave the lease: a ping period, and jitter."""
@@ -30,7 +34,8 @@ def leases_are_kept(facts: Facts) -> list[Violation]:
         for one, two in pairwise(ordered):
             span = lease_of(facts, job, one)
             earliest = one.t + span - facts.drift_ms(span, one.t) - SLACK_MS
-            if two.t < earliest and not disturbed(facts, job.invoked - facts.settle_ms, two.t):
+            is_told = not died_at_once(facts, one)
+            if two.t < earliest and is_told and not disturbed(facts, job.invoked - facts.settle_ms, two.t):
                 found.append(Violation(
                     "lease", "lease-broken", job.name, two.t,
                     f"handed out at {one.node} at {one.t} ms for {span} ms, and again at {two.node}",
@@ -52,6 +57,12 @@ def lease_of(facts: Facts, job: JobFacts, delivery: Delivery) -> int:
         if told.f == "keepalive" and told.token == delivery.token and told.done is not None and told.is_ok:
             span = told.invoked - delivery.t + min(told.ms, job.retry_ms)
     return span
+
+
+def died_at_once(facts: Facts, one: Delivery) -> bool:
+    """Whether a node died before it can have told the others that it had handed a job out."""
+    heard_by = one.t + TOLD_MS + facts.number("flight_ms", 0)
+    return any(one.t <= t <= heard_by for t in facts.crashes)
 
 
 def giver(facts: Facts, job: JobFacts, one: Delivery) -> str:

@@ -22,7 +22,7 @@ WORDS: Final = {
     "GOTACK": ("holds", "not-yet", "only-ack", "no-idea"),
     "SETACK": ("done", "aborted", "flushed", "replaced", "merged", "cancelled", "deleted"),
     "DELJOB": ("collected", "fast"),
-    "STATE": ("unknown", "queued", "leased", "delayed", "held", "idle"),
+    "STATE": ("unknown", "queued", "leased", "delayed", "held", "idle", "out"),
 }
 
 

@@ -19,6 +19,13 @@ FAULT_MS: Final = 30_000
 DRAIN_MS: Final = 32_000
 KEYED_DRAIN_MS: Final = 50_000
 """Jobs of a group come one after the other, and each may have a lease that has to end first."""
+
+PATIENT_SHARE: Final = 0.25
+"""Of all seeds, in so many the jobs have a long RETRY."""
+
+PATIENT_MS: Final = 90_000
+"""How much longer such a run goes on: two of its leases."""
+
 CRON_S: Final = 5
 NAMES: Final = "ABCDEFGHIJ"
 
@@ -188,13 +195,15 @@ def draw(seed: int, is_tidy: bool = False) -> Plan:
         schedule = schedule if is_quiet else with_untidy(seed, names, has_keys or bool(rules), schedule)
         faults = replace(faults, backs_off="backs-off" not in DRAWN and Random(f"{seed}/backoff/0").random() < 0.3)
         adds = with_shares(Random(f"{seed}/shares/0"), adds)
+    drain_ms = KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS
+    adds, drain_ms = with_patience(Random(f"{seed}/patience/0"), adds, drain_ms)
     return Plan(
         seed=seed,
         names=names,
         faults=replace(faults, schedule=schedule),
         adds=with_ends(Random(f"{seed}/ends/0"), with_rules(Random(f"{seed}/rules/0"), is_rich, adds)),
         closes=closes,
-        drain_ms=KEYED_DRAIN_MS if has_keys or rules else DRAIN_MS,
+        drain_ms=drain_ms,
         rules=rules,
         habits=with_tokens(Random(f"{seed}/tokens/0"), is_rich, draw_habits(Random(f"{seed}/habits/0"))),
         consumers=with_leases(Random(f"{seed}/leases/0"), is_rich, consumers),
@@ -255,6 +264,15 @@ def draw_adds(dice: Random, queues: list[str], size_max: int) -> tuple[Add, ...]
             pipe=pipe,
         ))
     return tuple(sorted(adds, key=lambda add: add.at_ms))
+
+
+def with_patience(dice: Random, adds: tuple[Add, ...], drain_ms: int) -> tuple[tuple[Add, ...], int]:
+    """At times jobs have a long RETRY, as they do by default: what only comes back after that is late. The end of such
+    a run is as much later as the last leases."""
+    if dice.random() >= PATIENT_SHARE:
+        return adds, drain_ms
+    patient = tuple(replace(add, retry_s=dice.choice([20, 30, 40])) if add.retry_s else add for add in adds)
+    return patient, drain_ms + PATIENT_MS
 
 
 def draw_keys(dice: Random, add: Add) -> Add:

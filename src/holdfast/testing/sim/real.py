@@ -39,6 +39,8 @@ def standing(machine: Any, job: Any) -> tuple[str, int]:
         return reach.OUT, left
     if job.retry == 0 and flags & core.HANDED_OUT:
         return "spent", 0
+    if job.responsible != ME and not flags & core.MOVING and delay.is_on(machine, job):
+        return reach.DELAYED, int(delay.left(machine, job))  # whoever is to end it
     if flags & (core.MOVING | core.ASKING) or job.responsible != ME or not left:
         return "elsewhere", 0
     if flags & core.BACKING_OFF:

@@ -134,7 +134,8 @@ class Watcher:
         value = op.value
         words = [str(word) for word in value.get("words", ())]
         jobs = [each["id"] for each in value.get("jobs", ())] if op.f == "get" else value.get("ids", ())
-        for id in (*jobs, *words):
+        renewed = self.added if words[:2] == ["CLAIM", "RENEW"] else ()  # it names none of its jobs
+        for id in (*jobs, *words, *renewed):
             self.touched[id] = op.t
         self.given.update((each["queue"], op.t) for each in value.get("jobs", ()) if op.f == "get")
         if op.f == "dequeue" and op.type == INVOKE:

@@ -32,6 +32,7 @@ from holdfast.testing.sim.scenarios import (
     leases,
     limits,
     once,
+    reach,
     slow_nodes,
     stages,
     times,
@@ -44,7 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     each.name: each
     for module in (
         acks, disks, once, leases, times, healing, groups, unique, batches, fates, claims, limits, bounds, stages,
-        handbacks, slow_nodes, expiry, figures, homes,
+        handbacks, slow_nodes, expiry, figures, homes, reach,
     )
     for each in scenarios_of(module)
 }

@@ -397,10 +397,14 @@ def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None
     sim.end_fault(late)
     sim.run_for(seconds=1)
     assert set(sim.copies(job)) == set("ABCD")
+    for name in "BCD":
+        sim.do(name, "PAUSE", "q", "in")  # so that none queues it, and tells the others of itself, before the ack
     sim.crash("A", "wipe")
     sim.restart("A")
     sim.run_for(seconds=5)
     sim.ack(job, at="B")
+    for name in "BCD":
+        sim.do(name, "PAUSE", "q", "none")
     got = sim.wait_for_job(at="D")
     sim.run_for(seconds=150)
     assert got == [], "a holder was not told of the ack"

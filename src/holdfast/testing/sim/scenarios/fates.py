@@ -119,6 +119,7 @@ def where_nobody_can_be_asked_work_done_is_done_and_nothing_else(new: New) -> No
     two = sim.add_job(at="A", replicate=2, retry_s=30, holders="AB")
     _, first = sim.take(at="A")
     _, second = sim.take(at="A")
+    sim.run_for(seconds=0.5)
     sim.cut("A")
     sim.run_for(seconds=8)
     assert sim.under("nack", one, first, at="B") == "UNREACHED"

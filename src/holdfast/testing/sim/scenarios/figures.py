@@ -5,13 +5,15 @@ from __future__ import annotations
 from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.scenarios.scenario import New, catches
 
+TAKEN_UP_S = 10
+"""By then jobs of a node that is gone are queued elsewhere."""
 QUIET_S = 8
 """In which nothing happens to any job: the watcher looks, and finds that it may judge."""
 
 
 def settle(sim: Cluster) -> None:
     before = sim.counters["sums"]
-    sim.run_for(seconds=QUIET_S)
+    sim.run_for(seconds=TAKEN_UP_S + QUIET_S)
     assert sim.counters["sums"] > before, "no sum was taken"
     wrong = [op.value["text"] for op in sim.history.ops if op.f == "seen" and op.value["what"] == "miscounted"]
     assert not wrong, wrong[0]

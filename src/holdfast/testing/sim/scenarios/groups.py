@@ -192,6 +192,7 @@ def the_head_is_out_when_its_home_dies(new: New) -> None:
     second, _ = sim.add_keyed(at="D", group=group, replicate=3, retry_s=15)
     sim.run_for(seconds=1)
     assert sim.consume(at="D") == first
+    sim.run_for(seconds=0.5)
     sim.crash("A")
     got = [*(sim.wait_for_job(at=at) for at in "BCD")]
     sim.run_for(seconds=12)

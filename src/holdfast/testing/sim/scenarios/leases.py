@@ -7,13 +7,13 @@ from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
 
 @catches("silence-is-permission")
 def a_lease_outlives_the_node_that_gave_it(new: New) -> None:
-    """The job waits at A for nearly its retry time, is handed out, and A dies. B's own timer would end at once;
-    but the consumer has its retry time."""
-    sim = new(nodes="ABC", seed=40)
+    """The job waits at A for nearly its retry time, is handed out, and A dies before it has told that, and before it
+    counts as failed. B's own timer would end at once; but the consumer has its retry time."""
+    sim = new(nodes="ABC", seed=40, settings=(("cluster-node-timeout", "15000"),))
     job = sim.add_job(at="A", replicate=2, retry_s=10, holders="AB")
     sim.run_for(seconds=9)
     assert sim.consume(at="A") == job
-    sim.crash("A")
+    sim.crash("A", "power")
     got = sim.wait_for_job(at="B")
     sim.run_for(seconds=7)
     assert got == [], "two workers at once"
@@ -60,7 +60,8 @@ def replicas_whose_timers_end_together_do_not_requeue_together(new: New) -> None
         sim = new(nodes="ABC", seed=seed, faults=Faults(latency_ms=(150, 250)))
         sim.add_job(at="A", replicate=3, retry_s=6, holders="ABC")
         assert sim.consume(at="A")
-        sim.crash("A")
+        sim.run_for(seconds=0.6)
+        sim.crash("A", "power")
         b, c = sim.wait_for_job(at="B"), sim.wait_for_job(at="C")
         sim.run_for(seconds=11)
         assert len(b) + len(c) == 1, f"handed out by {len(b) + len(c)} replicas"

@@ -273,7 +273,7 @@ def hand_over_while_out(sim: Cluster) -> str:
     return job
 
 
-@catches("never-merged")
+@catches("never-merged", "handover-puts-off")
 def added_on_two_sides_of_a_cut_it_becomes_one(new: New) -> None:
     sim = new(nodes="ABCD", seed=329)
     key = unique_at(sim, "AC")
