@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from by_hand import source_rows
+from by_hand import ingest
 
 from holdfast.pipeline import refresh as edge
-from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake import Lake, LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def content(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
 def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in one batch."""
     lake = Lake(tmp_path_factory.mktemp("truth")).create()
-    edge.ingest(lake, source_rows(spark, FIRST + SECOND + LATE), "s-0")
+    ingest(lake, FIRST + SECOND + LATE, "s-0")
     edge.refresh(spark, lake)
     return content(lake)
 
@@ -58,7 +58,7 @@ def test_batches_replays_and_late_events_give_the_same_tables(
 ) -> None:
     """A second batch the day after, the first again (replayed), then events of the day before; a refresh after each."""
     for key, text in (("s-0", FIRST), ("s-1", SECOND), ("s-0", FIRST), ("s-2", LATE)):
-        edge.ingest(lake, source_rows(spark, text), key)
+        ingest(lake, text, key)
         assert edge.refresh(spark, lake)
     assert not edge.refresh(spark, lake)
     assert content(lake) == truth
@@ -74,9 +74,9 @@ def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writing of each table fails once, with its files written and its list not."""
-    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+    ingest(lake, FIRST, "s-0")
     edge.refresh(spark, lake)
-    edge.ingest(lake, source_rows(spark, SECOND + LATE), "s-1")
+    ingest(lake, SECOND + LATE, "s-1")
     failed: set[str] = set()
     real: Callable[..., Any] = edge.Table.change
 
@@ -97,13 +97,37 @@ def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     assert content(lake) == truth
 
 
-def test_what_is_old_goes_and_bronze_only_when_everything_was_made_from_it(spark: SparkSession, lake: Lake) -> None:
-    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+def test_what_is_old_goes_and_bronze_when_everything_was_made_from_it(spark: SparkSession, lake: Lake) -> None:
+    """So no list grows with the number of batches: of a thousand that were read only the last one is named."""
+    ingest(lake, FIRST, "s-0")
     edge.refresh(spark, lake)
-    edge.ingest(lake, source_rows(spark, FIRST), "s-1")
+    ingest(lake, FIRST, "s-1")
     far = dt.date(2026, 6, 1)
-    edge.retain(lake, bronze_days=1, silver_days=1000, gold_days=1, today=far)
+    edge.retain(lake, silver_days=1000, gold_days=1, today=far)
     assert lake.table("bronze/events").names() == ["s-1"]
     assert lake.table("silver/jobs").names() == ["2026-03-01"]
     assert lake.table("gold/queue_minute").names() == []
-    assert [table.now().read for table in map(lake.table, ("silver/events", "gold/queue_minute"))] == [frozenset()] * 2
+    edge.refresh(spark, lake)
+    edge.retain(lake, silver_days=1000, gold_days=1, today=far)
+    assert lake.table("bronze/events").names() == []
+    ingest(lake, SECOND, "s-2")
+    edge.refresh(spark, lake)
+    for table in map(lake.table, ("silver/events", "silver/jobs", *edge.GOLD)):
+        assert [each.partition("@")[0] for each in table.now().read] == ["s-2"]
+
+
+def test_files_that_the_driver_does_not_see_are_not_committed(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where executors write to disks of their own: a file is gone before the table names its folder."""
+    ingest(lake, FIRST, "s-0")
+    real = edge.same_rows
+
+    def apart(folder: Path, rows: int) -> None:
+        next(folder.rglob("*.parquet")).unlink()
+        real(folder, rows)
+
+    monkeypatch.setattr(edge, "same_rows", apart)
+    with pytest.raises(LakeError, match=r"executors have written 4 rows .* 0 of them are there .*all executors share"):
+        edge.refresh(spark, lake)
+    assert lake.table("silver/events").names() == []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORM: Final = 1
 """Version of the lists and of `lake.json`. A lake of a higher one was written by a newer Holdfast."""
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Version of the tables' columns. Columns are only ever added, and may be null in older files."""
 READERS_S: Final = 3600.0
 """How long files that are no longer part of a table stay, for those who are still reading."""
@@ -51,7 +51,6 @@ class Part:
 
     folder: str
     rows: int = 0
-    size: int = 0
     first: str = ""
     last: str = ""
 
@@ -63,6 +62,10 @@ class Parts:
     version: int = 0
     parts: Mapping[str, Part] = field(default_factory=dict)
     read: frozenset[str] = frozenset()
+    offset: Mapping[str, Any] | None = None
+    """Of bronze: up to where the histories were read for it."""
+    at: float = 0.0
+    """When that was, in unix seconds."""
 
 
 class Lake:
@@ -74,17 +77,21 @@ class Lake:
     def table(self, name: str) -> Table:
         if name not in TABLES:
             raise LakeError(f"there is no table {name}; there are {', '.join(TABLES)}")
-        return Table(self.folder / name, name)
+        return Table(self.folder / name, name, self.folder)
 
     def create(self) -> Lake:
         """Make the folder, or see that it is a lake that we know how to write."""
         self.folder.mkdir(parents=True, exist_ok=True)
         mark = self.folder / "lake.json"
-        if not mark.exists():
+        if not mark.exists() or self.check().schema() < SCHEMA:
             fresh = mark.with_suffix(f".{uuid.uuid4().hex}")
             fresh.write_text(json.dumps({"form": FORM, "schema": SCHEMA}))
             fresh.replace(mark)
         return self.check()
+
+    def schema(self) -> int:
+        """The version of the columns that its newest rows have."""
+        return int(json.loads((self.folder / "lake.json").read_text()).get("schema", 1))
 
     def check(self) -> Lake:
         """`LakeError` unless it is a lake that this version can read."""
@@ -106,9 +113,10 @@ class Lake:
 class Table:
     """One table of a lake. Many may read it; one at a time changes it."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, lake: Path) -> None:
         self.folder = folder
         self.name = name
+        self.lake = lake
 
     # -- what it consists of -------------------------------------------------------------------------------
 
@@ -128,8 +136,10 @@ class Table:
                 ) from error
             if said["form"] > FORM:
                 raise LakeError(f"{lists[-1]} was written by a newer Holdfast: upgrade this one")
-            parts = {key: Part(**each) for key, each in said["parts"].items()}
-            return Parts(said["version"], parts, frozenset(said["read"]))
+            known = Part.__dataclass_fields__
+            parts = {key: Part(**{name: value for name, value in each.items() if name in known})
+                     for key, each in said["parts"].items()}
+            return Parts(said["version"], parts, frozenset(said["read"]), said.get("offset"), said.get("at", 0.0))
         raise LakeError(f"the lists in {self.folder} change faster than they can be read")
 
     def paths(self, keys: Iterable[str] | None = None) -> list[str]:
@@ -150,19 +160,22 @@ class Table:
 
     def change(
         self, written: Mapping[str, Path], *, drop: Iterable[str] = (), read: Iterable[str] = (),
-        unread: Iterable[str] = (), time_column: str = "",
+        unread: Iterable[str] = (), time_column: str = "", offset: Mapping[str, Any] | None = None,
     ) -> Parts:
         """Put folders in the places of parts, take others out, note what was read for it: all at once, or nothing."""
         now = self.now()
         parts = {key: part for key, part in now.parts.items() if key not in set(drop)}
         for key, folder in written.items():
             parts[key] = measure(self.folder, folder, time_column)
-        after = Parts(now.version + 1, parts, (now.read | frozenset(read)) - frozenset(unread))
+        read_now = (now.read | frozenset(read)) - frozenset(unread)
+        after = Parts(now.version + 1, parts, read_now, *(
+            (now.offset, now.at) if offset is None else (offset, time.time())))
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh = self.folder / f".{uuid.uuid4().hex}"
         with fresh.open("w") as file:
             json.dump({
-                "form": FORM, "version": after.version, "read": sorted(after.read),
+                "form": FORM, "version": after.version, "read": sorted(after.read), "offset": after.offset,
+                "at": after.at,
                 "parts": {key: vars(part) for key, part in after.parts.items()},
             }, file, indent=1)
             file.flush()
@@ -211,19 +224,25 @@ def parquet_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith(("_", ".")))
 
 
+def rows_in(file: Path) -> int:
+    """Rows of a Parquet file, from its end."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
 def measure(table: Path, folder: Path, time_column: str) -> Part:
     """Rows, bytes, and first and last time of a part, from the ends of its files."""
     import pyarrow.parquet as pq
 
-    rows = size = 0
+    rows = 0
     times: list[str] = []
     for file in parquet_files(folder):
         meta = pq.read_metadata(file)
         rows += meta.num_rows
-        size += file.stat().st_size
         names = meta.schema.names
         for group in range(meta.num_row_groups if time_column in names else 0):
             stats = meta.row_group(group).column(names.index(time_column)).statistics
             if stats is not None and stats.has_min_max:
                 times += [stats.min.isoformat(), stats.max.isoformat()]
-    return Part(str(folder.relative_to(table)), rows, size, min(times, default=""), max(times, default=""))
+    return Part(str(folder.relative_to(table)), rows, min(times, default=""), max(times, default=""))

@@ -15,14 +15,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .lake import Lake, Table
+from .lake import Lake, LakeError, Table, rows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+BRONZE: Final = "bronze/events"
+"""What was read and is not in all other tables yet."""
 GOLD: Final = ("gold/queue_minute", "gold/worker_hour", "gold/failure_day", "gold/share_hour")
 ROWS_PER_FILE: Final = 8_000_000
 """A file of some hundred megabytes: large enough to be read at full speed, small enough to be read in parts."""
@@ -37,7 +40,6 @@ class Refreshed:
 
     parts: int = 0
     days: int = 0
-    jobs: bool = False
 
     def __bool__(self) -> bool:
         return self.parts > 0
@@ -53,24 +55,35 @@ def load(spark: SparkSession, table: Table, schema: StructType, keys: Iterable[s
 
 def store(table: Table, rows: DataFrame, order: list[str], read: Iterable[str], cover: Iterable[str]) -> list[str]:
     """Write rows with `part` by parts, in place of the parts in `cover`; the parts written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
     folder = table.new_folder()
+    seen = Observation()
     (
-        rows.repartition("part").sortWithinPartitions("part", *order)
+        rows.repartition("part").sortWithinPartitions("part", *order).observe(seen, F.count(F.lit(1)).alias("rows"))
         .write.option("maxRecordsPerFile", ROWS_PER_FILE).partitionBy("part").parquet(str(folder))
     )
     written = {path.name.partition("=")[2]: path for path in folder.glob("part=*")}
-    table.change(written, drop=set(cover) - set(written), read=read)
+    same_rows(folder, seen.get["rows"])
+    table.change(written, drop=set(cover) - set(written), read=read, unread=stale(table))
     return sorted(written)
 
 
-def ingest(lake: Lake, rows: DataFrame, key: str) -> int:
-    """One batch of the events source into bronze, as the part `key`: written again, it replaces itself."""
-    from .stages import events
+def same_rows(folder: Path, rows: int) -> None:
+    """`LakeError` unless there are as many rows in a folder as executors have written to it."""
+    there = sum(map(rows_in, folder.rglob("*.parquet")))
+    if there != rows:
+        raise LakeError(
+            f"executors have written {rows} rows to {folder}, and {there} of them are there on this machine: nothing "
+            "was committed. The folder must be one that the driver and all executors share"
+        )
 
-    table = lake.table("bronze/events")
-    folder = table.new_folder()
-    events.bronze(rows).write.parquet(str(folder))
-    return table.change({key: folder}, time_column="at").parts[key].rows
+
+def stale(table: Table) -> frozenset[str]:
+    """What a table says it was made from and bronze no longer has."""
+    there = {f"{key}@{part.folder}" for key, part in Lake(table.lake).table(BRONZE).now().parts.items()}
+    return table.now().read - there
 
 
 def refresh(spark: SparkSession, lake: Lake, tell: Callable[[str], None] = lambda words: None) -> Refreshed:
@@ -84,7 +97,6 @@ def refresh(spark: SparkSession, lake: Lake, tell: Callable[[str], None] = lambd
     fresh = unread(lake, "silver/jobs")
     if fresh:
         tell("silver jobs")
-        done.jobs = True
         silver_jobs(spark, lake, fresh)
     behind = {name: fresh for name in GOLD if (fresh := unread(lake, name))}
     if behind:
@@ -98,7 +110,7 @@ def refresh(spark: SparkSession, lake: Lake, tell: Callable[[str], None] = lambd
 def unread(lake: Lake, name: str) -> dict[str, str]:
     """Parts of bronze a table was not made from yet: how it will name them, and their keys."""
     seen = lake.table(name).now().read
-    bronze = lake.table("bronze/events").now().parts
+    bronze = lake.table(BRONZE).now().parts
     return {f"{key}@{part.folder}": key for key, part in bronze.items() if f"{key}@{part.folder}" not in seen}
 
 
@@ -106,7 +118,7 @@ def silver_events(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> Non
     from .stages import events
 
     table = lake.table("silver/events")
-    new = load(spark, lake.table("bronze/events"), events.EVENTS, fresh.values())
+    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
     days = sorted({row.part for row in events.day(new, "at").select("part").distinct().collect()})
     rows = events.clean(load(spark, table, events.EVENTS, days).unionByName(new))
     store(table, events.day(rows, "at"), ["queue", "at", "event_id"], fresh, days)
@@ -116,7 +128,7 @@ def silver_jobs(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
     from .stages import events, jobs
 
     table = lake.table("silver/jobs")
-    new = load(spark, lake.table("bronze/events"), events.EVENTS, fresh.values())
+    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
     ids = new.where("job_id IS NOT NULL").select("job_id").distinct().cache()
     try:
         before = load(spark, table, jobs.JOBS)
@@ -125,7 +137,7 @@ def silver_jobs(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
         first_days = {row.part for row in known.select("part").distinct().collect()}
         new_days = {row.part for row in events.day(new, "at").select("part").distinct().collect()}
         if not new_days:
-            table.change({}, read=fresh)
+            table.change({}, read=fresh, unread=stale(table))
             return
         since = min(first_days | new_days)
         all_events = lake.table("silver/events")
@@ -146,7 +158,7 @@ def silver_jobs(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
 
 def gold_days(lake: Lake, keys: set[str]) -> list[str]:
     """Days from the first one that these parts of bronze speak of, as silver has them."""
-    bronze = lake.table("bronze/events").now().parts
+    bronze = lake.table(BRONZE).now().parts
     firsts = [dt.datetime.fromisoformat(bronze[key].first) - SKEW for key in keys if bronze[key].first]
     return [day for day in lake.table("silver/events").names() if firsts and day >= min(firsts).date().isoformat()]
 
@@ -159,7 +171,7 @@ def gold(spark: SparkSession, lake: Lake, days: list[str], behind: dict[str, dic
 
     if not days:
         for name, fresh in behind.items():
-            lake.table(name).change({}, read=fresh)
+            lake.table(name).change({}, read=fresh, unread=stale(lake.table(name)))
         return
     start = F.lit(dt.datetime.fromisoformat(days[0]).replace(tzinfo=dt.UTC))
     happened = load(spark, lake.table("silver/events"), events.EVENTS, days)
@@ -181,8 +193,8 @@ def gold(spark: SparkSession, lake: Lake, days: list[str], behind: dict[str, dic
 # -- what grows old ---------------------------------------------------------------------------------------
 
 
-def retain(lake: Lake, *, bronze_days: int, silver_days: int, gold_days: int, today: dt.date) -> int:
-    """Take out parts that are older than they need to be, of bronze only those that everything was made from."""
+def retain(lake: Lake, *, silver_days: int, gold_days: int, today: dt.date) -> int:
+    """Take out parts that are older than they need to be, and of bronze those that everything was made from."""
     removed = 0
     keep = {"silver/events": silver_days, "silver/jobs": silver_days, **dict.fromkeys(GOLD, gold_days)}
     for name, days in keep.items():
@@ -192,17 +204,11 @@ def retain(lake: Lake, *, bronze_days: int, silver_days: int, gold_days: int, to
         if old:
             table.change({}, drop=old)
             removed += len(old)
-    bronze = lake.table("bronze/events")
-    readers = [lake.table(name) for name in ("silver/events", "silver/jobs", *GOLD)]
-    read = frozenset.intersection(*(table.now().read for table in readers))
-    last = (today - dt.timedelta(days=bronze_days)).isoformat()
-    old = [key for key, part in bronze.now().parts.items() if part.last[:10] < last and f"{key}@{part.folder}" in read]
-    if old:
-        gone = [f"{key}@{bronze.now().parts[key].folder}" for key in old]
-        bronze.change({}, drop=old)
-        for table in readers:
-            table.change({}, unread=gone)
-        removed += len(old)
-    for table in (bronze, *readers):
-        table.sweep()
+    bronze = lake.table(BRONZE)
+    read = frozenset.intersection(*(lake.table(name).now().read for name in keep))
+    if done := [key for key, part in bronze.now().parts.items() if f"{key}@{part.folder}" in read]:
+        bronze.change({}, drop=done)
+        removed += len(done)
+    for name in (BRONZE, *keep):
+        lake.table(name).sweep()
     return removed
