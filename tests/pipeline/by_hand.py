@@ -65,7 +65,7 @@ def ingest(lake: Lake, text: str, key: str) -> None:
     folder = table.new_folder()
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(told(text), arrow()), folder / "a.parquet")
-    table.change({key: folder}, time_column="at")
+    table.change({key: [folder / "a.parquet"]})
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

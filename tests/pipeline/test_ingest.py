@@ -212,3 +212,16 @@ def test_a_lake_of_an_earlier_version_is_read_on_from_its_checkpoint(
     (other.folder / runner.CHECKPOINT / "commits" / "0").write_text("v1\n{}")
     with pytest.raises(LakeError, match=r"is damaged .*move it away"):
         runner.place_of(other)
+
+
+def test_two_pipelines_on_one_lake_read_every_event_once(nodes: Cluster, lake: Lake, executors: Executors) -> None:
+    """The second plans the same batch, and commits it first: the other one's files are named by nobody."""
+    here = now(nodes)
+    ids = add(nodes, "b8", 9)
+    first, second = Stream(lake, nodes, here, max_events=3), Stream(lake, nodes, here, max_events=3)
+    turns = iter([lambda: None, second.catch_up])
+    executors.before = lambda piece: next(turns, lambda: None)()
+    first.catch_up()
+    assert jobs(lake, "b8") == ids
+    assert [words for words in first.said if "another pipeline has read meanwhile" in words]
+    assert first.reading.at == second.reading.at == runner.place_of(lake)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from by_hand import ingest
+from deltalake import DeltaTable
 
 from holdfast.pipeline import refresh as edge
 from holdfast.pipeline.lake import Lake, LakeError
+from holdfast.pipeline.stages.queues import QUEUE_MINUTE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +64,11 @@ def test_batches_replays_and_late_events_give_the_same_tables(
         assert edge.refresh(spark, lake)
     assert not edge.refresh(spark, lake)
     assert content(lake) == truth
+    # The same by Spark, and by readers of Delta.
+    assert lake.frame(spark, "silver/jobs").count() == len(truth["silver/jobs"])
+    assert lake.frame(spark, "gold/queue_minute").columns == QUEUE_MINUTE.names
+    found = DeltaTable(str(lake.folder / "gold" / "queue_minute")).to_pyarrow_table().drop_columns("part").to_pylist()
+    assert sorted((tuple(row.items()) for row in found), key=repr) == truth["gold/queue_minute"]
     jobs = {row["job_id"]: row for row in lake.table("silver/jobs").to_arrow().to_pylist()}
     assert jobs["b"]["outcome"] == "done" and jobs["b"]["wait_ms"] == 15_000
     assert jobs["c"]["outcome"] is None
@@ -80,7 +87,7 @@ def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     failed: set[str] = set()
     real: Callable[..., Any] = edge.Table.change
 
-    def change(table: edge.Table, written: dict[str, Path], **words: Any) -> Any:
+    def change(table: edge.Table, written: dict[str, list[Path]], **words: Any) -> Any:
         if table.name not in failed:
             failed.add(table.name)
             raise OSError("no space left")

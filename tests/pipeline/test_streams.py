@@ -13,7 +13,7 @@ from places import now, url
 
 from holdfast.pipeline import run as runner
 from holdfast.pipeline.backfill import Backfill, Run
-from holdfast.pipeline.lake import Lake, LakeError, Table
+from holdfast.pipeline.lake import Lake, Table
 
 if TYPE_CHECKING:
     from cluster_harness import Cluster
@@ -65,11 +65,6 @@ def test_history_becomes_gold_and_an_interrupted_run_goes_on(spark: SparkSession
     assert max(minutes, key=lambda row: row["minute"])["backlog"] == 5
     events = lake.table("silver/events").to_arrow(["event_id"])["event_id"].to_pylist()
     assert len(events) == len(set(events))
-
-
-def test_two_pipelines_on_one_lake_are_one_too_many(spark: SparkSession, nodes: Cluster, lake: Lake) -> None:
-    with runner.alone(lake), pytest.raises(LakeError, match=r"running on .* already"):
-        runner.run(spark, lake, runner.Plan(url(nodes), once=True), lambda words: None)
 
 
 def test_browse_finds_what_is_there_with_filters_handed_down(spark: SparkSession, nodes: Cluster) -> None:

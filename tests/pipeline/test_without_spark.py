@@ -24,7 +24,7 @@ def put(lake: Lake, name: str, rows: list[dict[str, Any]], schema: pa.Schema | N
     folder = table.new_folder()
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, schema), folder / "a.parquet")
-    table.change({"2026-03-01": folder})
+    table.change({"2026-03-01": [folder / "a.parquet"]})
 
 
 def test_more_workers_wait_less_and_a_faster_day_waits_more() -> None:

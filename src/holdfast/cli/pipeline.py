@@ -155,11 +155,9 @@ def ms(value: float | None) -> str:
 @click.option("--allow-loss", is_flag=True, help="Go on where a history was removed before it was read.")
 @click.option("--keep-silver", default=400, show_default=True, help="Days of events and jobs.")
 @click.option("--keep-gold", default=4000, show_default=True, help="Days of figures.")
-@click.option("--delta", type=click.Path(path_type=Path), help="Keep silver and gold as Delta tables here, too.")
 def run(
     url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
     max_events: int, starting: str, allow_loss: bool, keep_silver: int, keep_gold: int,
-    delta: Path | None,
 ) -> None:
     """Read the history of all nodes into the lake, and keep silver and gold up to date.
 
@@ -170,11 +168,23 @@ def run(
     from holdfast.pipeline.run import run as run_plan
 
     keep = (keep_silver, keep_gold)
-    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep, delta)
+    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
     with plainly(), driver(master, conf, "holdfast pipeline run") as spark:
         done = ending()
         count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words), done)
         click.echo(f"{count} events read into {folder}")
+
+
+@pipeline.command(epilog=examples("holdfast pipeline migrate --lake ./lake"))
+@LAKE
+def migrate(folder: Path) -> None:
+    """Make Delta tables of a lake that an earlier version wrote. No file is copied; needs no Spark."""
+    from holdfast.pipeline.lake import Lake
+    from holdfast.pipeline.migrate import migrate as migrate_lake
+
+    with plainly():
+        for name, rows in migrate_lake(Lake(folder)).items():
+            click.echo(f"{name}: {rows} rows")
 
 
 @pipeline.command(epilog=examples("holdfast pipeline report --lake ./lake --out report.html --png report.png"))

@@ -2,10 +2,10 @@
 
 Each piece of a history is a task: an executor reads it from its node and writes what it got as one Parquet file, and
 says how many rows it read and how far it came. The driver then looks at the files with its own eyes. Only if they hold
-exactly the rows that were read does a new list of the table name them, and the same list has the offset up to which
+exactly the rows that were read does a commit of the table name them, and the same commit has the offset up to which
 nodes were read (`Parts.offset`). So there is no second log that could disagree:
 
-    a crash before the list     leaves files nobody names, and the batch is planned anew
+    a crash before the commit   leaves files nobody names, and the batch is planned anew
     a crash after it            leaves nothing to do
     a node that goes away       ends its piece where it was; its place is there, and the others' rows are kept
     executors on other disks    are found out, because the driver does not see their files
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.client.errors import Refused, Unknown
 
-from .lake import Lake, LakeError, rows_in
+from .lake import Lake, LakeConflict, LakeError, Parts, Table, rows_in
 from .sources.histories import DataLoss, Histories, Piece
 from .sources.places import Offset, Place
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE: Final = "bronze/events"
-WRITING: Final = ".writing"
-"""Ends the name of the folder that tasks write to. Files that count are moved out of it, so that a task which nobody
-waits for any more cannot add one."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,10 @@ class Ingested:
 def ingest(spark: SparkSession, lake: Lake, histories: Histories, begin: Offset, end: Offset) -> Ingested:
     """Read what lies between two offsets into bronze, as far as nodes give it; commit it with the offset it came to."""
     table = lake.table(TABLE)
+    now = unmoved(table, begin)
     pieces, away = histories.cut_what_is_there(begin, end)
     folder = table.new_folder()
-    writing = folder.with_name(folder.name + WRITING)
-    done = on_executors(spark, pieces, histories, writing) if pieces else []
+    done = on_executors(spark, pieces, histories, folder) if pieces else []
     if gone := [each.lost for each in done if each.lost]:
         raise DataLoss(gone[0])
     reached, counted = how_far(done)
@@ -74,21 +71,27 @@ def ingest(spark: SparkSession, lake: Lake, histories: Histories, begin: Offset,
         {node: place for node, place in reached.items() if place > begin.places[node]},
         {node: end.places[node] for node in end.joined}, end.since,
     )
-    files = [(writing / each.file, each.rows) for each in counted if each.file]
+    files = [(folder / each.file, each.rows) for each in counted if each.file]
     see(files)
-    written: dict[str, Path] = {}
-    if files:
-        folder.mkdir(parents=True)
-        for file, _ in files:
-            file.rename(folder / file.name)
-        written = {f"batch-{table.now().version + 1:08d}": folder}
-    rows = sum(count for _, count in files)
-    if written or offset != begin:
-        after = table.change(written, time_column="at", offset=offset.dump())
-        kept = sum(after.parts[key].rows for key in written)
-        if kept != rows:
-            raise LakeError(f"{folder} has {kept} rows, and {rows} were read; nothing else may write into the lake")
-    return Ingested(rows, offset, away | {each.piece.node: each.away for each in done if each.away})
+    if files or offset != begin:
+        written = {f"batch-{now.version + 1:08d}": [file for file, _ in files]} if files else {}
+        table.change(written, on=now, offset=offset.dump())
+    away |= {each.piece.node: each.away for each in done if each.away}
+    return Ingested(sum(count for _, count in files), offset, away)
+
+
+def unmoved(table: Table, offset: Offset) -> Parts:
+    """The table as it is now. `LakeConflict` if somebody else has read on from this offset."""
+    now = table.now()
+    if now.offset is not None and Offset.load(now.offset) != offset:
+        raise LakeConflict(f"somebody else reads the histories into {table.folder}")
+    return now
+
+
+def nothing_came(lake: Lake, offset: Offset) -> None:
+    """Say that the lake is complete up to now: nothing happened, which is news, too."""
+    table = lake.table(TABLE)
+    table.change({}, on=unmoved(table, offset), offset=offset.dump())
 
 
 def on_executors(spark: SparkSession, pieces: list[Piece], histories: Histories, folder: Path) -> list[Done]:

@@ -1,6 +1,6 @@
 """The edge of the pipeline: reads tables, calls the stages, writes tables. Running it twice is running it once.
 
-Each table remembers, in the same list that names its files, which parts of bronze it has been made from. `refresh`
+Each table remembers, in the same commit that names its files, which parts of bronze it has been made from. `refresh`
 takes the parts a table has not read yet and makes anew what they touch:
 
     silver events   the days of the new events: what was there and what is new, one row per event
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .lake import Lake, LakeError, Table, rows_in
+from .lake import Lake, LakeError, Parts, Table, parquet_files, rows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,16 +45,20 @@ class Refreshed:
         return self.parts > 0
 
 
-def load(spark: SparkSession, table: Table, schema: StructType, keys: Iterable[str] | None = None) -> DataFrame:
-    """A table's rows, or those of some parts. Columns that older files do not have are null."""
-    paths = table.paths(keys)
+def load(
+    spark: SparkSession, table: Table, schema: StructType, keys: Iterable[str] | None = None, on: Parts | None = None
+) -> DataFrame:
+    """A table's rows, or those of some parts, as they are now or were `on`. Columns that older files lack are null."""
+    paths = table.paths(keys, on)
     if not paths:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*paths)
 
 
-def store(table: Table, rows: DataFrame, order: list[str], read: Iterable[str], cover: Iterable[str]) -> list[str]:
-    """Write rows with `part` by parts, in place of the parts in `cover`; the parts written."""
+def store(
+    lake: Lake, table: Table, on: Parts, rows: DataFrame, order: list[str], read: Iterable[str], cover: Iterable[str]
+) -> None:
+    """Write rows with `part` by parts, in place of the parts in `cover` that were there `on`."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -64,10 +68,9 @@ def store(table: Table, rows: DataFrame, order: list[str], read: Iterable[str], 
         rows.repartition("part").sortWithinPartitions("part", *order).observe(seen, F.count(F.lit(1)).alias("rows"))
         .write.option("maxRecordsPerFile", ROWS_PER_FILE).partitionBy("part").parquet(str(folder))
     )
-    written = {path.name.partition("=")[2]: path for path in folder.glob("part=*")}
     same_rows(folder, seen.get["rows"])
-    table.change(written, drop=set(cover) - set(written), read=read, unread=stale(table))
-    return sorted(written)
+    written = {path.name.partition("=")[2]: parquet_files(path) for path in folder.glob("part=*")}
+    table.change(written, on=on, drop=set(cover) - set(written), read=read, unread=stale(lake, on))
 
 
 def same_rows(folder: Path, rows: int) -> None:
@@ -80,64 +83,64 @@ def same_rows(folder: Path, rows: int) -> None:
         )
 
 
-def stale(table: Table) -> frozenset[str]:
+def stale(lake: Lake, on: Parts) -> frozenset[str]:
     """What a table says it was made from and bronze no longer has."""
-    there = {f"{key}@{part.folder}" for key, part in Lake(table.lake).table(BRONZE).now().parts.items()}
-    return table.now().read - there
+    return on.read - {f"{key}@{part.name}" for key, part in lake.table(BRONZE).now().parts.items()}
 
 
 def refresh(spark: SparkSession, lake: Lake, tell: Callable[[str], None] = lambda words: None) -> Refreshed:
     """Bring silver and gold up to what is in bronze."""
     done = Refreshed()
-    fresh = unread(lake, "silver/events")
-    if fresh:
+    on = lake.table("silver/events").now()
+    if fresh := unread(lake, on):
         tell(f"silver events: {len(fresh)} new parts")
         done.parts = len(fresh)
-        silver_events(spark, lake, fresh)
-    fresh = unread(lake, "silver/jobs")
-    if fresh:
+        silver_events(spark, lake, on, fresh)
+    on = lake.table("silver/jobs").now()
+    if fresh := unread(lake, on):
         tell("silver jobs")
-        silver_jobs(spark, lake, fresh)
-    behind = {name: fresh for name in GOLD if (fresh := unread(lake, name))}
+        silver_jobs(spark, lake, on, fresh)
+    # Before silver is read: whoever else makes gold meanwhile makes it of other rows.
+    tables = {name: lake.table(name).now() for name in GOLD}
+    behind = {name: (on, fresh) for name, on in tables.items() if (fresh := unread(lake, on))}
     if behind:
-        days = gold_days(lake, {key for fresh in behind.values() for key in fresh.values()})
+        days = gold_days(lake, {key for _, fresh in behind.values() for key in fresh.values()})
         tell(f"gold: {len(days)} days")
         done.days = len(days)
         gold(spark, lake, days, behind)
     return done
 
 
-def unread(lake: Lake, name: str) -> dict[str, str]:
+def unread(lake: Lake, on: Parts) -> dict[str, str]:
     """Parts of bronze a table was not made from yet: how it will name them, and their keys."""
-    seen = lake.table(name).now().read
-    bronze = lake.table(BRONZE).now().parts
-    return {f"{key}@{part.folder}": key for key, part in bronze.items() if f"{key}@{part.folder}" not in seen}
+    names = {f"{key}@{part.name}": key for key, part in lake.table(BRONZE).now().parts.items()}
+    return {name: key for name, key in names.items() if name not in on.read}
 
 
-def silver_events(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
+def silver_events(spark: SparkSession, lake: Lake, on: Parts, fresh: dict[str, str]) -> None:
     from .stages import events
 
     table = lake.table("silver/events")
     new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
     days = sorted({row.part for row in events.day(new, "at").select("part").distinct().collect()})
-    rows = events.clean(load(spark, table, events.EVENTS, days).unionByName(new))
-    store(table, events.day(rows, "at"), ["queue", "at", "event_id"], fresh, days)
+    rows = events.clean(load(spark, table, events.EVENTS, days, on).unionByName(new))
+    store(lake, table, on, events.day(rows, "at"), ["queue", "at", "event_id"], fresh, days)
 
 
-def silver_jobs(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
+def silver_jobs(spark: SparkSession, lake: Lake, on: Parts, fresh: dict[str, str]) -> None:
     from .stages import events, jobs
 
     table = lake.table("silver/jobs")
     new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
     ids = new.where("job_id IS NOT NULL").select("job_id").distinct().cache()
     try:
-        before = load(spark, table, jobs.JOBS)
+        before = load(spark, table, jobs.JOBS, on=on)
         known = events.day(before.join(ids, "job_id", "left_semi"), "first_at")
         # A job this table does not know has all its events in `new`; one it knows began on the day of its row.
         first_days = {row.part for row in known.select("part").distinct().collect()}
         new_days = {row.part for row in events.day(new, "at").select("part").distinct().collect()}
         if not new_days:
-            table.change({}, read=fresh, unread=stale(table))
+            table.change({}, on=on, read=fresh, unread=stale(lake, on))
             return
         since = min(first_days | new_days)
         all_events = lake.table("silver/events")
@@ -148,8 +151,8 @@ def silver_jobs(spark: SparkSession, lake: Lake, fresh: dict[str, str]) -> None:
         try:
             # The day of a job is that of its first event, which a late event may move.
             touched = first_days | {row.part for row in folded.select("part").distinct().collect()}
-            kept = events.day(load(spark, table, jobs.JOBS, touched).join(ids, "job_id", "left_anti"), "first_at")
-            store(table, kept.unionByName(folded), ["queue", "job_id"], fresh, touched)
+            kept = events.day(load(spark, table, jobs.JOBS, touched, on).join(ids, "job_id", "left_anti"), "first_at")
+            store(lake, table, on, kept.unionByName(folded), ["queue", "job_id"], fresh, touched)
         finally:
             folded.unpersist()
     finally:
@@ -163,15 +166,17 @@ def gold_days(lake: Lake, keys: set[str]) -> list[str]:
     return [day for day in lake.table("silver/events").names() if firsts and day >= min(firsts).date().isoformat()]
 
 
-def gold(spark: SparkSession, lake: Lake, days: list[str], behind: dict[str, dict[str, str]]) -> None:
+def gold(
+    spark: SparkSession, lake: Lake, days: list[str], behind: dict[str, tuple[Parts, dict[str, str]]]
+) -> None:
     """Make the tables that are behind anew, for these days."""
     from pyspark.sql import functions as F
 
     from .stages import events, failures, jobs, queues, shares, workers
 
     if not days:
-        for name, fresh in behind.items():
-            lake.table(name).change({}, read=fresh, unread=stale(lake.table(name)))
+        for name, (on, fresh) in behind.items():
+            lake.table(name).change({}, on=on, read=fresh, unread=stale(lake, on))
         return
     start = F.lit(dt.datetime.fromisoformat(days[0]).replace(tzinfo=dt.UTC))
     happened = load(spark, lake.table("silver/events"), events.EVENTS, days)
@@ -184,10 +189,10 @@ def gold(spark: SparkSession, lake: Lake, days: list[str], behind: dict[str, dic
         "gold/failure_day": (lambda: failures.per_day(happened), "day", ["queue", "signature"]),
         "gold/share_hour": (lambda: shares.per_hour(there), "hour", ["kind", "name", "hour"]),
     }
-    for name, fresh in behind.items():
+    for name, (on, fresh) in behind.items():
         make, time, order = makes[name]
         rows = make().where(F.col(time) >= (start.cast("date") if time == "day" else start))
-        store(lake.table(name), events.day(rows, time), order, fresh, days)
+        store(lake, lake.table(name), on, events.day(rows, time), order, fresh, days)
 
 
 # -- what grows old ---------------------------------------------------------------------------------------
@@ -197,18 +202,24 @@ def retain(lake: Lake, *, silver_days: int, gold_days: int, today: dt.date) -> i
     """Take out parts that are older than they need to be, and of bronze those that everything was made from."""
     removed = 0
     keep = {"silver/events": silver_days, "silver/jobs": silver_days, **dict.fromkeys(GOLD, gold_days)}
+    read: list[frozenset[str]] = []
     for name, days in keep.items():
         table = lake.table(name)
+        now = table.now()
+        read.append(now.read)
         last = (today - dt.timedelta(days=days)).isoformat()
-        old = [key for key in table.names() if key < last]
-        if old:
-            table.change({}, drop=old)
-            removed += len(old)
-    bronze = lake.table(BRONZE)
-    read = frozenset.intersection(*(lake.table(name).now().read for name in keep))
-    if done := [key for key, part in bronze.now().parts.items() if f"{key}@{part.folder}" in read]:
-        bronze.change({}, drop=done)
-        removed += len(done)
+        removed += dropped(table, now, [key for key in now.parts if key < last])
+    table = lake.table(BRONZE)
+    now = table.now()
+    everywhere = frozenset.intersection(*read)
+    removed += dropped(table, now, [key for key, part in now.parts.items() if f"{key}@{part.name}" in everywhere])
     for name in (BRONZE, *keep):
         lake.table(name).sweep()
     return removed
+
+
+def dropped(table: Table, now: Parts, keys: list[str]) -> int:
+    """Take parts out; how many were."""
+    if keys:
+        table.change({}, on=now, drop=keys)
+    return len(keys)

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import fcntl
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import Refused, Unknown
 
-from .delta import follow
-from .ingest import TABLE, ingest
-from .lake import Lake, LakeError
+from .ingest import TABLE, ingest, nothing_came
+from .lake import Lake, LakeConflict, LakeError
 from .refresh import Refreshed, refresh, retain
 from .sources.histories import Histories
 from .sources.places import Offset, Place
@@ -37,6 +35,8 @@ CHECKPOINT: Final = "checkpoints/events"
 IDLE_ROUNDS: Final = 3
 """With `once`: how often a node may give nothing of what it says it has before it is left for the next run."""
 
+TRIES: Final = 10
+"""How often silver and gold are made anew because somebody else was faster: each time somebody has got further."""
 TELL_S: Final = 60.0
 """How often the lake is told that nothing happened, while nothing does."""
 
@@ -54,8 +54,6 @@ class Plan:
     fail_on_loss: bool = True
     silver_days: int = 400
     gold_days: int = 4000
-    delta: Path | None = None
-    """Where to keep the tables as Delta tables, too."""
     retry_s: float | None = None
     """How long a node is asked again that goes away while it is read; None: as the source does."""
 
@@ -63,17 +61,6 @@ class Plan:
         """As the data source would have them."""
         given = {"url": self.url, "startingOffsets": starting, "failOnDataLoss": str(self.fail_on_loss).lower()}
         return given if self.retry_s is None else given | {"retrySeconds": f"{self.retry_s:g}"}
-
-
-@contextlib.contextmanager
-def alone(lake: Lake) -> Iterator[None]:
-    """Nobody else runs a pipeline on this lake."""
-    with (lake.folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LakeError(f"a pipeline is running on {lake.folder} already") from None
-        yield
 
 
 def place_of(lake: Lake) -> Offset | None:
@@ -107,25 +94,24 @@ def run(
     """
     lake.create()
     done = done or threading.Event()
-    with alone(lake):
-        at = place_of(lake)
-        # An earlier version that died in its first batch has not written down where that began.
-        is_begun = at is None and any((lake.folder / CHECKPOINT / "offsets").glob("[0-9]*"))
-        histories = Histories(plan.options("earliest" if is_begun else plan.starting))
-        reading = Reading(spark, lake, histories, plan, tell, at or Offset())
-        ended = threading.Event()
-        threading.Thread(target=cancel_when, args=(spark, done, ended), name="canceller", daemon=True).start()
-        try:
-            reading.go_on(done)
-            if not done.is_set():
-                bring_up(spark, lake, plan, tell)
-        except Exception:
-            if not done.is_set():  # else it is what was cancelled in the middle of its work
-                raise
-        finally:
-            ended.set()
-            histories.nodes.close()
-        return reading.rows
+    at = place_of(lake)
+    # An earlier version that died in its first batch has not written down where that began.
+    is_begun = at is None and any((lake.folder / CHECKPOINT / "offsets").glob("[0-9]*"))
+    histories = Histories(plan.options("earliest" if is_begun else plan.starting))
+    reading = Reading(spark, lake, histories, plan, tell, at or Offset())
+    ended = threading.Event()
+    threading.Thread(target=cancel_when, args=(spark, done, ended), name="canceller", daemon=True).start()
+    try:
+        reading.go_on(done)
+        if not done.is_set():
+            bring_up(spark, lake, plan, tell)
+    except Exception:
+        if not done.is_set():  # else it is what was cancelled in the middle of its work
+            raise
+    finally:
+        ended.set()
+        histories.nodes.close()
+    return reading.rows
 
 
 class Reading:
@@ -175,7 +161,12 @@ class Reading:
         is_through = end == self.at
         before = self.at
         if not is_through:
-            got = ingest(self.spark, self.lake, self.histories, before, end)
+            try:
+                got = ingest(self.spark, self.lake, self.histories, before, end)
+            except LakeConflict:
+                self.tell("another pipeline has read meanwhile; going on from where it is")
+                self.at = place_of(self.lake) or self.at
+                return True, False
             self.at = got.offset
             self.rows += got.rows
             away |= got.away
@@ -183,7 +174,8 @@ class Reading:
                 self.tell(f"batch {self.batches}: {got.rows} events")
                 self.batches += 1
         elif is_stale(self.lake):
-            self.lake.table(TABLE).change({}, offset=self.at.dump())  # up to now nothing happened: that is news, too
+            with contextlib.suppress(LakeConflict):
+                nothing_came(self.lake, self.at)
         self.tell_away(away)
         return self.at != before, is_through
 
@@ -211,12 +203,18 @@ def cancel_when(spark: SparkSession, done: threading.Event, ended: threading.Eve
 
 
 def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], None]) -> Refreshed:
-    """Silver and gold as bronze is, and what is too old taken out."""
-    done = refresh(spark, lake, tell)
-    retain(lake, silver_days=plan.silver_days, gold_days=plan.gold_days, today=dt.datetime.now(dt.UTC).date())
-    if plan.delta is not None and (count := follow(lake, plan.delta)):
-        tell(f"delta: {count} tables")
-    return done
+    """Silver and gold as bronze is, and what is too old taken out. If others do the same, by whoever comes first."""
+    for left in reversed(range(TRIES)):
+        try:
+            done = refresh(spark, lake, tell)
+            today = dt.datetime.now(dt.UTC).date()
+            retain(lake, silver_days=plan.silver_days, gold_days=plan.gold_days, today=today)
+            return done
+        except LakeConflict:
+            if not left:
+                raise
+            tell("another pipeline has changed the tables meanwhile; looking again")
+    raise AssertionError("either it was done or it was raised")
 
 
 def lake_at(folder: str | Path) -> Lake:
