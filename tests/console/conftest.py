@@ -81,7 +81,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "minute": pa.array([*minutes, *minutes[:2]], pa.timestamp("us", "UTC")), "added": list(range(62)),
         "done": list(range(62)), "wait_ms_p95": [50.0] * 62, "backlog": [7] * 62,
     }), folder / "part.parquet")
-    table.change({"2026-01-01": folder}, time_column="minute")
+    table.change({"2026-01-01": [folder / "part.parquet"]})
     return made.folder
 
 

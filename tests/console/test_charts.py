@@ -26,7 +26,7 @@ def lake_of(folder: Path, rows: list[Row]) -> Path:
         "queue": queues, "minute": pa.array(times, pa.timestamp("us", "UTC")), "added": added, "done": added,
         "wait_ms_p95": [50.0] * len(rows), "backlog": backlog,
     }), part / "part.parquet")
-    table.change({"a day": part}, time_column="minute")
+    table.change({"a day": [part / "part.parquet"]})
     return made.folder
 
 
