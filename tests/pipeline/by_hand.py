@@ -62,10 +62,10 @@ def ingest(lake: Lake, text: str, key: str) -> None:
     from holdfast.pipeline.stages.events import arrow
 
     table = lake.table("bronze/events")
-    folder = table.new_folder()
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(told(text), arrow()), folder / "a.parquet")
-    table.change({key: [folder / "a.parquet"]})
+    path = f"{table.new_folder()}/a.parquet"
+    table.store.make(path.partition("/")[0])
+    pq.write_table(pa.Table.from_pylist(told(text), arrow()), table.store.full(path), filesystem=table.store.fs)
+    table.change({key: [path]})
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

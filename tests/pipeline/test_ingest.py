@@ -11,12 +11,14 @@ import pytest
 from cluster_harness import until
 from places import now, url
 
+from holdfast.pipeline import frames
 from holdfast.pipeline import ingest as module
 from holdfast.pipeline import run as runner
 from holdfast.pipeline.ingest import Done, Piece, fetch
 from holdfast.pipeline.lake import Lake, LakeError, Table
 from holdfast.pipeline.sources.histories import Histories
 from holdfast.pipeline.sources.places import Offset
+from holdfast.pipeline.store import Store
 
 if TYPE_CHECKING:
     from cluster_harness import Cluster
@@ -35,12 +37,14 @@ class Executors:
         self.disk = disk
         self.before: Any = lambda piece: None
 
-    def __call__(self, spark: Any, pieces: list[Piece], histories: Histories, folder: Path) -> list[Done]:
+    def __call__(
+        self, spark: Any, pieces: list[Piece], histories: Histories, store: Store, folder: str
+    ) -> list[Done]:
         done = []
         for piece in pieces:
             self.before(piece)
-            travelled, here = pickle.loads(pickle.dumps((histories, piece)))
-            done.append(fetch(travelled, here, str(self.disk / folder.name if self.disk else folder)))
+            travelled, here, there = pickle.loads(pickle.dumps((histories, piece, store)))
+            done.append(fetch(travelled, here, Store.at(self.disk) if self.disk else there, folder))
         return done
 
 
@@ -137,8 +141,8 @@ def test_a_file_with_fewer_rows_than_were_read_is_not_committed(
 ) -> None:
     here = now(nodes)
     add(nodes, "b4", 6)
-    monkeypatch.setattr(module, "rows_in", lambda file: 1)
-    with pytest.raises(LakeError, match=r"has 1 rows, and 2 were read: nothing was committed"):
+    monkeypatch.setattr(frames, "rows_in", lambda store, path: 1)
+    with pytest.raises(LakeError, match=r"has 1 rows, and 2 were written: nothing was committed"):
         Stream(lake, nodes, here).catch_up()
     assert jobs(lake, "b4") == []
 

@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from by_hand import ingest
 from deltalake import DeltaTable
 
+from holdfast.pipeline import frames
 from holdfast.pipeline import refresh as edge
 from holdfast.pipeline.lake import Lake, LakeError
 from holdfast.pipeline.stages.queues import QUEUE_MINUTE
+from holdfast.pipeline.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     failed: set[str] = set()
     real: Callable[..., Any] = edge.Table.change
 
-    def change(table: edge.Table, written: dict[str, list[Path]], **words: Any) -> Any:
+    def change(table: edge.Table, written: dict[str, list[str]], **words: Any) -> Any:
         if table.name not in failed:
             failed.add(table.name)
             raise OSError("no space left")
@@ -126,15 +127,15 @@ def test_what_is_old_goes_and_bronze_when_everything_was_made_from_it(spark: Spa
 def test_files_that_the_driver_does_not_see_are_not_committed(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where executors write to disks of their own: a file is gone before the table names its folder."""
+    """As where executors write to disks of their own: a file is gone before the table names it."""
     ingest(lake, FIRST, "s-0")
-    real = edge.same_rows
+    real = frames.see
 
-    def apart(folder: Path, rows: int) -> None:
-        next(folder.rglob("*.parquet")).unlink()
-        real(folder, rows)
+    def apart(store: Store, files: list[tuple[str, int]]) -> None:
+        (store.folder / files[0][0]).unlink()
+        real(store, files)
 
-    monkeypatch.setattr(edge, "same_rows", apart)
-    with pytest.raises(LakeError, match=r"executors have written 4 rows .* 0 of them are there .*all executors share"):
+    monkeypatch.setattr(frames, "see", apart)
+    with pytest.raises(LakeError, match=r"an executor has written 4 rows to .* not there .*all executors share"):
         edge.refresh(spark, lake)
     assert lake.table("silver/events").names() == []

@@ -21,10 +21,10 @@ DAY = dt.datetime(2026, 3, 1, 10, tzinfo=dt.UTC)
 
 def put(lake: Lake, name: str, rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> None:
     table = lake.table(name)
-    folder = table.new_folder()
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "a.parquet")
-    table.change({"2026-03-01": [folder / "a.parquet"]})
+    path = f"{table.new_folder()}/a.parquet"
+    table.store.make(path.partition("/")[0])
+    pq.write_table(pa.Table.from_pylist(rows, schema), table.store.full(path))
+    table.change({"2026-03-01": [path]})
 
 
 def test_more_workers_wait_less_and_a_faster_day_waits_more() -> None:

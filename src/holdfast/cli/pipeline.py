@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONNECT = connect_option("A node of the cluster; several with commas.", name="url")
 LAKE = click.option("--lake", "folder", envvar="HOLDFAST_LAKE", default="./lake", show_default=True,
-                    type=click.Path(path_type=Path), help="Where the tables are.")
+                    help="Where the tables are: a folder, or s3://bucket/prefix.")
 MASTER = click.option("--master", default="local[*,4]", show_default=True,
                       help="Where Spark runs: local[cores,tries], spark://host:port, sc://host:port, yarn, k8s://…")
 CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given again.")
@@ -156,7 +156,7 @@ def ms(value: float | None) -> str:
 @click.option("--keep-silver", default=400, show_default=True, help="Days of events and jobs.")
 @click.option("--keep-gold", default=4000, show_default=True, help="Days of figures.")
 def run(
-    url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
+    url: str, folder: str, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
     max_events: int, starting: str, allow_loss: bool, keep_silver: int, keep_gold: int,
 ) -> None:
     """Read the history of all nodes into the lake, and keep silver and gold up to date.
@@ -177,7 +177,7 @@ def run(
 
 @pipeline.command(epilog=examples("holdfast pipeline migrate --lake ./lake"))
 @LAKE
-def migrate(folder: Path) -> None:
+def migrate(folder: str) -> None:
     """Make Delta tables of a lake that an earlier version wrote. No file is copied; needs no Spark."""
     from holdfast.pipeline.lake import Lake
     from holdfast.pipeline.migrate import migrate as migrate_lake
@@ -192,7 +192,7 @@ def migrate(folder: Path) -> None:
 @click.option("--out", default="report.html", show_default=True, type=click.Path(path_type=Path))
 @click.option("--png", type=click.Path(path_type=Path), help="The first plot as an image, too.")
 @click.option("--days", default=7, show_default=True, help="The last days that have data.")
-def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
+def report(folder: str, out: Path, png: Path | None, days: int) -> None:
     """Write a page with plots of what the queues did. Needs no Spark."""
     from holdfast.pipeline.report import write
     from holdfast.pipeline.run import lake_at
@@ -206,10 +206,10 @@ def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
 @MASTER
 @CONF
 @click.option("--limit", default=50, show_default=True)
-def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
+def stuck(folder: str, master: str, conf: tuple[str, ...], limit: int) -> None:
     """Jobs that are held or wait for far longer than is usual in their queue."""
     def find(spark: SparkSession) -> DataFrame:
-        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.frames import load
         from holdfast.pipeline.stages import jobs
         from holdfast.pipeline.stages.stuck import stuck as find_stuck
 
@@ -230,10 +230,10 @@ def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
 @CONF
 @click.option("--least", default=5.0, show_default=True, help="Sigmas from the usual.")
 @click.option("--limit", default=50, show_default=True)
-def anomalies(folder: Path, master: str, conf: tuple[str, ...], least: float, limit: int) -> None:
+def anomalies(folder: str, master: str, conf: tuple[str, ...], least: float, limit: int) -> None:
     """Hours in which a queue was unlike the same hours of other weeks: busier, slower, or silent."""
     def find(spark: SparkSession) -> DataFrame:
-        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.frames import load
         from holdfast.pipeline.stages import queues
         from holdfast.pipeline.stages.anomalies import anomalies as find_anomalies
 
@@ -251,7 +251,7 @@ def anomalies(folder: Path, master: str, conf: tuple[str, ...], least: float, li
 
 
 def collect(
-    folder: Path, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
+    folder: str, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
 ) -> list[Any]:
     """The first rows of what `find` makes of a lake that is there."""
     from holdfast.pipeline.run import lake_at
@@ -265,7 +265,7 @@ def collect(
 @pipeline.command(epilog=examples("holdfast pipeline lineage DI…SQ --lake ./lake"))
 @click.argument("job")
 @LAKE
-def lineage(job: str, folder: Path) -> None:
+def lineage(job: str, folder: str) -> None:
     """Where a job came from and what came of it, as a tree. Needs no Spark."""
     from holdfast.pipeline.lineage import family
     from holdfast.pipeline.run import lake_at
@@ -320,7 +320,7 @@ def dead(url: str, queue: str, matching: str, is_retry: bool, yes: bool) -> None
 @click.option("--workers", type=Numbers(int), default="1,2,4,8,16", show_default=True, help="Counts to try.")
 @click.option("--rate", "rates", type=Numbers(float), default="1", show_default=True,
               help="How much faster jobs come; several with commas.")
-def plan(folder: Path, day: str, queue: str, workers: list[int], rates: list[float]) -> None:
+def plan(folder: str, day: str, queue: str, workers: list[int], rates: list[float]) -> None:
     """How long jobs would have waited with other workers and other rates. Needs no Spark."""
     import pyarrow.dataset as ds
 

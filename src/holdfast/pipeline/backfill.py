@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .lake import rows_in
-from .refresh import same_rows
 from .sinks.rows import COLUMNS, BadRows
 
 if TYPE_CHECKING:
@@ -224,3 +222,20 @@ class Run:
         fresh = self.mark.with_suffix(".new")
         fresh.write_text(json.dumps(vars(note)))
         fresh.replace(self.mark)
+
+
+def rows_in(file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
+def same_rows(folder: Path, rows: int) -> None:
+    """`BadRows` unless there are as many rows in a folder as executors have written to it."""
+    there = sum(map(rows_in, folder.rglob("*.parquet")))
+    if there != rows:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise BadRows(
+            f"executors have written {rows} rows to {folder}, and {there} of them are there on this machine: nothing "
+            "was added. --state must name a folder that the driver and all executors share"
+        )

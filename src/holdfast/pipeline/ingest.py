@@ -14,17 +14,17 @@ A batch is never repeated as it was planned, so a node that is away holds up nob
 """
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.client.errors import Refused, Unknown
 
-from .lake import Lake, LakeConflict, LakeError, Parts, Table, rows_in
+from .frames import Output, see
+from .lake import Lake, LakeConflict, Parts, Table
 from .sources.histories import DataLoss, Histories, Piece
 from .sources.places import Offset, Place
+from .store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ class Done:
     reached: Place
     rows: int
     file: str = ""
-    """Its name in the folder of the batch; empty without rows."""
+    """Where it is in the table; empty without rows."""
     away: str = ""
     """Why the node gave no more, though it has more."""
     lost: str = ""
@@ -63,7 +63,7 @@ def ingest(spark: SparkSession, lake: Lake, histories: Histories, begin: Offset,
     now = unmoved(table, begin)
     pieces, away = histories.cut_what_is_there(begin, end)
     folder = table.new_folder()
-    done = on_executors(spark, pieces, histories, folder) if pieces else []
+    done = on_executors(spark, pieces, histories, table.store, folder) if pieces else []
     if gone := [each.lost for each in done if each.lost]:
         raise DataLoss(gone[0])
     reached, counted = how_far(done)
@@ -71,8 +71,8 @@ def ingest(spark: SparkSession, lake: Lake, histories: Histories, begin: Offset,
         {node: place for node, place in reached.items() if place > begin.places[node]},
         {node: end.places[node] for node in end.joined}, end.since,
     )
-    files = [(folder / each.file, each.rows) for each in counted if each.file]
-    see(files)
+    files = [(each.file, each.rows) for each in counted if each.file]
+    see(table.store, files)
     if files or offset != begin:
         written = {f"batch-{now.version + 1:08d}": [file for file, _ in files]} if files else {}
         table.change(written, on=now, offset=offset.dump())
@@ -94,29 +94,26 @@ def nothing_came(lake: Lake, offset: Offset) -> None:
     table.change({}, on=unmoved(table, offset), offset=offset.dump())
 
 
-def on_executors(spark: SparkSession, pieces: list[Piece], histories: Histories, folder: Path) -> list[Done]:
+def on_executors(
+    spark: SparkSession, pieces: list[Piece], histories: Histories, store: Store, folder: str
+) -> list[Done]:
     """Each piece as a task of its own."""
-    path = str(folder)
     tasks = spark.sparkContext.parallelize(pieces, len(pieces))
-    return list(tasks.map(lambda piece: fetch(histories, piece, path)).collect())
+    return list(tasks.map(lambda piece: fetch(histories, piece, store, folder)).collect())
 
 
-def fetch(histories: Histories, piece: Piece, folder: str) -> Done:
+def fetch(histories: Histories, piece: Piece, store: Store, folder: str) -> Done:
     """At an executor: the rows of a piece, in one file."""
-    import pyarrow.parquet as pq
-
     from .stages.events import arrow, from_source
 
-    file = Path(folder) / f"{uuid.uuid4().hex}.parquet"
     reached, rows, away, gone = piece.begin, 0, "", ""
-    writer: pq.ParquetWriter | None = None
+    out: Output | None = None
     try:
         for batch, place in histories.records(piece):
             if batch is not None and batch.num_rows:
-                if writer is None:
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    writer = pq.ParquetWriter(file, arrow(), compression="zstd")
-                writer.write_batch(from_source(batch))
+                if out is None:
+                    out = Output(store, folder, "", arrow())
+                out.write(from_source(batch))
                 rows += batch.num_rows
             reached = place
     except (Refused, Unknown) as error:
@@ -124,10 +121,10 @@ def fetch(histories: Histories, piece: Piece, folder: str) -> Done:
     except DataLoss as error:
         gone = str(error)
     finally:
-        if writer is not None:
-            writer.close()
+        if out is not None:
+            out.close()
         histories.nodes.close()
-    return Done(piece, reached, rows, file.name if rows else "", away, gone)
+    return Done(piece, reached, rows, out.path if out is not None else "", away, gone)
 
 
 def how_far(done: Iterable[Done]) -> tuple[dict[str, Place], list[Done]]:
@@ -140,16 +137,3 @@ def how_far(done: Iterable[Done]) -> tuple[dict[str, Place], list[Done]]:
             reached[node] = each.reached
             counted.append(each)
     return reached, counted
-
-
-def see(files: Iterable[tuple[Path, int]]) -> None:
-    """`LakeError` unless every file is here, and has the rows that were read."""
-    for file, rows in files:
-        if not file.exists():
-            raise LakeError(
-                f"an executor has read {rows} events and written them to {file}, which is not there on this machine: "
-                "nothing was committed, and nothing is lost. The lake must be a folder that the driver and all "
-                "executors share"
-            )
-        if (there := rows_in(file)) != rows:
-            raise LakeError(f"{file} has {there} rows, and {rows} were read: nothing was committed. Is the disk full?")

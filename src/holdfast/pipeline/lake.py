@@ -1,4 +1,4 @@
-"""The lake: Delta tables in a folder, committed by delta-rs (`deltalake`). Needs no Spark, and no jar.
+"""The lake: Delta tables in a folder or a store (`store.py`), committed by delta-rs. Needs no Spark, and no jar.
 
     lake/
       lake.json                             version of the lake's form
@@ -21,13 +21,14 @@ Any reader of Delta tables can read them: protocol 1/2, no deletion vectors, no 
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from .store import BadPlace, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,7 @@ SCHEMA: Final = 2
 """Version of the tables' columns. Columns are only ever added, and may be null in older files."""
 READERS_H: Final = 1
 """Hours for which files that are no longer part of a table stay, for those who are still reading."""
+MARK: Final = "lake.json"
 PART: Final = "part"
 NOTE: Final = "holdfast"
 """In each commit of ours: JSON of what the table was made from. Also the name of our transactions."""
@@ -121,55 +123,61 @@ class Parts:
 class Lake:
     """A folder of tables."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = local(folder)
+    def __init__(self, place: str | Path) -> None:
+        try:
+            self.store = Store.at(place)
+        except BadPlace as error:
+            raise LakeError(str(error)) from None
+
+    @property
+    def folder(self) -> Path:
+        """Of a lake that is in one."""
+        return self.store.folder
 
     def table(self, name: str) -> Table:
         if name not in TABLES:
             raise LakeError(f"there is no table {name}; there are {', '.join(TABLES)}")
-        return Table(self.folder / name, name)
+        return Table(self.store.child(name), name)
 
     def frame(self, spark: SparkSession, name: str) -> DataFrame:
         """A table as a DataFrame of Spark, as it is now; no jar is needed."""
-        paths = self.check().table(name).paths()
-        schema = schema_of(name)
-        return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+        from .frames import load
+
+        return load(spark, self.check().table(name), schema_of(name))
 
     def create(self) -> Lake:
         """Make the folder, or see that it is a lake that we know how to write."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "lake.json").exists() or self.check().said()["schema"] < SCHEMA:
+        self.store.make()
+        if not self.store.exists(MARK) or self.check().said()["schema"] < SCHEMA:
             self.mark()
         return self.check()
 
     def mark(self) -> None:
         """Say that this is a lake of this version."""
-        fresh = self.folder / f"lake.{uuid.uuid4().hex}"
-        fresh.write_text(json.dumps({"form": FORM, "schema": SCHEMA}))
-        fresh.replace(self.folder / "lake.json")
+        self.store.write_text(MARK, json.dumps({"form": FORM, "schema": SCHEMA}))
 
     def said(self) -> dict[str, int]:
         """The versions that `lake.json` has."""
-        mark = self.folder / "lake.json"
         try:
-            said = json.loads(mark.read_text())
+            said = json.loads(self.store.read_text(MARK))
             return {"form": int(said.get("form", 0)), "schema": int(said.get("schema", 1))}
         except FileNotFoundError:
-            raise LakeError(f"{self.folder} is no lake: make one with `holdfast pipeline run --lake DIR`") from None
+            raise LakeError(f"{self.store} is no lake: make one with `holdfast pipeline run --lake DIR`") from None
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise LakeError(f"{mark} cannot be read ({error}); restore it from a copy of the lake") from error
+            raise LakeError(
+                f"{MARK} in {self.store} cannot be read ({error}); restore it from a copy of the lake") from error
 
     def check(self) -> Lake:
         """`LakeError` unless it is a lake that this version can read."""
         said = self.said()
         if said["form"] > FORM or said["schema"] > SCHEMA:
             raise LakeError(
-                f"{self.folder} was written by a newer Holdfast (form {said['form']}, schema {said['schema']}; "
+                f"{self.store} was written by a newer Holdfast (form {said['form']}, schema {said['schema']}; "
                 f"this one knows {FORM} and {SCHEMA}): upgrade this one, or use another folder"
             )
         if said["form"] < FORM:
             raise LakeError(
-                f"{self.folder} is a lake of an earlier version: `holdfast pipeline migrate --lake {self.folder}` "
+                f"{self.store} is a lake of an earlier version: `holdfast pipeline migrate --lake {self.store}` "
                 "makes Delta tables of the same files; no file is copied"
             )
         return self
@@ -178,9 +186,14 @@ class Lake:
 class Table:
     """One table of a lake. Many may read it, and many may change it."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
         self.name = name
+
+    @property
+    def folder(self) -> Path:
+        """Of a table that is in one."""
+        return self.store.folder
 
     # -- what it consists of -------------------------------------------------------------------------------
 
@@ -189,15 +202,15 @@ class Table:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if not (self.folder / "_delta_log").is_dir():
-            return None
         try:
-            return DeltaTable(str(self.folder))
+            if not DeltaTable.is_deltatable(self.store.root, self.store.for_delta()):
+                return None
+            return DeltaTable(self.store.root, storage_options=self.store.for_delta())
         except TableNotFoundError:
             return None
         except (DeltaError, OSError, ValueError) as error:
             raise LakeError(
-                f"the log of the table in {self.folder} is damaged ({first_line(error)}); restore _delta_log from a "
+                f"the log of the table in {self.store} is damaged ({first_line(error)}); restore _delta_log from a "
                 "copy of the lake, or remove the folders of all tables to read the history again"
             ) from error
 
@@ -229,15 +242,15 @@ class Table:
                     said: dict[str, Any] = json.loads(commit[NOTE])
                     if said["version"] == version:
                         return said
-            raise LakeError(f"the last {FOREIGN_MAX} commits of {self.folder} do not say what the table was made from: "
+            raise LakeError(f"the last {FOREIGN_MAX} commits of {self.store} do not say what the table was made from: "
                             "did another program rewrite it?")
         return {"version": 0, "read": [], "offset": None, "at": 0.0}
 
     def paths(self, keys: Iterable[str] | None = None, on: Parts | None = None) -> list[str]:
-        """Files of all parts, or of those named, for Spark's reader."""
+        """Files of all parts, or of those named, below the table's folder."""
         now = on or self.now()
         chosen = sorted(now.parts) if keys is None else [key for key in keys if key in now.parts]
-        return [str(self.folder / file.path) for key in chosen for file in now.parts[key].files]
+        return [file.path for key in chosen for file in now.parts[key].files]
 
     def names(self) -> list[str]:
         """Names of its parts, in order."""
@@ -245,12 +258,12 @@ class Table:
 
     # -- changing it ---------------------------------------------------------------------------------------
 
-    def new_folder(self) -> Path:
-        """Where to write files that a later `change` makes part of the table."""
-        return self.folder / uuid.uuid4().hex
+    def new_folder(self) -> str:
+        """Where, below the table's own, to write files that a later `change` makes part of the table."""
+        return uuid.uuid4().hex
 
     def change(
-        self, written: Mapping[str, Sequence[Path]], *, on: Parts | None = None, drop: Iterable[str] = (),
+        self, written: Mapping[str, Sequence[str]], *, on: Parts | None = None, drop: Iterable[str] = (),
         read: Iterable[str] = (), unread: Iterable[str] = (), offset: Mapping[str, Any] | None = None,
     ) -> None:
         """Put files in the places of parts, take others out, note what was read for it: all at once, or nothing.
@@ -278,34 +291,36 @@ class Table:
         except CommitFailedError as error:
             raise LakeConflict(f"somebody else has changed {self.name} meanwhile ({first_line(error)})") from error
 
-    def with_columns(self, delta: DeltaTable | None, files: Sequence[Path]) -> DeltaTable:
+    def with_columns(self, delta: DeltaTable | None, files: Sequence[str]) -> DeltaTable:
         """The table with all columns that these files have; made if it is not there."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from deltalake import DeltaTable, Schema
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        schemas = [pq.read_schema(file).remove_metadata() for file in files]
+        store = self.store
+        schemas = [pq.read_schema(store.full(file), filesystem=store.fs).remove_metadata() for file in files]
         found = pa.unify_schemas(schemas) if schemas else pa.schema([])
         if delta is None:
             wanted = found if schemas else to_arrow_schema(schema_of(self.name), timezone="UTC")
             whole = pa.schema([*wanted, pa.field(PART, pa.string())])
-            DeltaTable.create(str(self.folder), whole, mode="ignore", partition_by=[PART], configuration=SETTINGS)
-            return DeltaTable(str(self.folder))
+            options = store.for_delta()
+            DeltaTable.create(store.root, whole, mode="ignore", partition_by=[PART], configuration=SETTINGS,
+                              storage_options=options)
+            return DeltaTable(store.root, storage_options=options)
         known = {each.name for each in delta.schema().fields}
         if fresh := [each for each in found if each.name not in known]:
             delta.alter.add_columns(Schema.from_arrow(pa.schema(fresh)).fields)
         return delta
 
-    def added(self, key: str, file: Path) -> AddAction:
+    def added(self, key: str, file: str) -> AddAction:
         from deltalake.transaction import AddAction
 
-        rows, first, last = measure(file)
+        rows, first, last = measure(self.store, file)
         stats: dict[str, Any] = {"numRecords": rows}
         if first:
             stats |= {"minValues": {"at": first}, "maxValues": {"at": last}, "nullCount": {"at": 0}}
-        path = file.relative_to(self.folder).as_posix()
-        return AddAction(path, file.stat().st_size, {PART: key}, int(time.time() * 1000), True, json.dumps(stats))
+        return AddAction(file, self.store.size(file), {PART: key}, int(time.time() * 1000), True, json.dumps(stats))
 
     def removed(self, key: str, file: File) -> RemoveAction:
         from deltalake.transaction import RemoveAction
@@ -328,23 +343,12 @@ class Table:
         import pyarrow as pa
         import pyarrow.dataset as ds
 
-        files = self.paths(keys)
+        fs = self.store.fs
+        files = [self.store.full(path) for path in self.paths(keys)]
         if not files:
             return pa.table({name: [] for name in columns or []})
-        schema = pa.unify_schemas([ds.dataset(file, format="parquet").schema for file in files])
-        return ds.dataset(files, format="parquet", schema=schema).to_table(columns=columns, filter=where)
-
-
-def local(place: str | Path) -> Path:
-    """The folder that a place names. `LakeError` for one that is in no file system."""
-    words = str(place)
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", words)
-    if found and found[1] != "file":
-        raise LakeError(
-            f"a lake cannot be in {found[1]}: yet: it is a folder, of this machine, or one that the driver and all "
-            "executors have mounted at the same place"
-        )
-    return Path(re.sub(r"^file:/+", "/", words)).absolute()
+        schema = pa.unify_schemas([ds.dataset(file, filesystem=fs, format="parquet").schema for file in files])
+        return ds.dataset(files, filesystem=fs, format="parquet", schema=schema).to_table(columns=columns, filter=where)
 
 
 def first_line(error: Exception) -> str:
@@ -368,18 +372,18 @@ def parquet_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith(("_", ".")))
 
 
-def rows_in(file: Path) -> int:
+def rows_in(store: Store, path: str) -> int:
     """Rows of a Parquet file, from its end."""
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(file).num_rows)
+    return int(pq.read_metadata(store.full(path), filesystem=store.fs).num_rows)
 
 
-def measure(file: Path) -> tuple[int, str, str]:
+def measure(store: Store, path: str) -> tuple[int, str, str]:
     """Rows of a file, and the first and last time in its column `at`, from its end."""
     import pyarrow.parquet as pq
 
-    meta = pq.read_metadata(file)
+    meta = pq.read_metadata(store.full(path), filesystem=store.fs)
     names = meta.schema.names
     times: list[Any] = []
     for group in range(meta.num_row_groups if "at" in names else 0):

@@ -18,6 +18,8 @@ LISTS: Final = "_parts-*.json"
 
 def migrate(lake: Lake) -> dict[str, int]:
     """Rows of each table."""
+    if not lake.store.is_local:
+        raise LakeError(f"{lake.store} is no folder: earlier versions wrote lakes into folders only")
     if (form := lake.said()["form"]) != 1:
         raise LakeError(f"{lake.folder} is a lake of form {form} already: there is nothing to migrate"
                         if form == FORM else f"{lake.folder} was written by a newer Holdfast: upgrade this one")
@@ -42,7 +44,8 @@ def migrate_one(table: Table, bronze: dict[str, str]) -> int:
     said = last_list(table)
     if table.delta() is None and said["version"]:
         files = {key: parquet_files(table.folder / part["folder"]) for key, part in said["parts"].items()}
-        written = {key: found for key, found in files.items() if found}
+        written = {key: [file.relative_to(table.folder).as_posix() for file in found] for key, found in files.items()
+                   if found}
         read = set(said["read"]) & set(bronze.values())
         table.change(written, read=read, offset=said.get("offset"))
     return sum(part.rows for part in table.now().parts.values())

@@ -15,21 +15,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .lake import Lake, LakeError, Parts, Table, parquet_files, rows_in
+from .frames import load, write
+from .lake import Lake, Parts, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 BRONZE: Final = "bronze/events"
 """What was read and is not in all other tables yet."""
 GOLD: Final = ("gold/queue_minute", "gold/worker_hour", "gold/failure_day", "gold/share_hour")
-ROWS_PER_FILE: Final = 8_000_000
-"""A file of some hundred megabytes: large enough to be read at full speed, small enough to be read in parts."""
-
 SKEW: Final = dt.timedelta(hours=1)
 """More than clocks of nodes differ: what is told at one node just after midnight may end a wait before it."""
 
@@ -45,42 +41,14 @@ class Refreshed:
         return self.parts > 0
 
 
-def load(
-    spark: SparkSession, table: Table, schema: StructType, keys: Iterable[str] | None = None, on: Parts | None = None
-) -> DataFrame:
-    """A table's rows, or those of some parts, as they are now or were `on`. Columns that older files lack are null."""
-    paths = table.paths(keys, on)
-    if not paths:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
-
-
 def store(
     lake: Lake, table: Table, on: Parts, rows: DataFrame, order: list[str], read: Iterable[str], cover: Iterable[str]
 ) -> None:
     """Write rows with `part` by parts, in place of the parts in `cover` that were there `on`."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    folder = table.new_folder()
-    seen = Observation()
-    (
-        rows.repartition("part").sortWithinPartitions("part", *order).observe(seen, F.count(F.lit(1)).alias("rows"))
-        .write.option("maxRecordsPerFile", ROWS_PER_FILE).partitionBy("part").parquet(str(folder))
-    )
-    same_rows(folder, seen.get["rows"])
-    written = {path.name.partition("=")[2]: parquet_files(path) for path in folder.glob("part=*")}
+    written: dict[str, list[str]] = {}
+    for file in write(rows.repartition("part").sortWithinPartitions("part", *order), table):
+        written.setdefault(file.part, []).append(file.path)
     table.change(written, on=on, drop=set(cover) - set(written), read=read, unread=stale(lake, on))
-
-
-def same_rows(folder: Path, rows: int) -> None:
-    """`LakeError` unless there are as many rows in a folder as executors have written to it."""
-    there = sum(map(rows_in, folder.rglob("*.parquet")))
-    if there != rows:
-        raise LakeError(
-            f"executors have written {rows} rows to {folder}, and {there} of them are there on this machine: nothing "
-            "was committed. The folder must be one that the driver and all executors share"
-        )
 
 
 def stale(lake: Lake, on: Parts) -> frozenset[str]:

@@ -71,6 +71,8 @@ def place_of(lake: Lake) -> Offset | None:
 
 def place_of_checkpoint(lake: Lake) -> Offset | None:
     """The same of a lake that an earlier version has filled: the last batch in Spark's log of committed ones."""
+    if not lake.store.is_local:
+        return None
     folder = lake.folder / CHECKPOINT
     done = [int(path.name) for path in (folder / "commits").glob("*") if path.name.isdigit()]
     if not done:
@@ -96,7 +98,7 @@ def run(
     done = done or threading.Event()
     at = place_of(lake)
     # An earlier version that died in its first batch has not written down where that began.
-    is_begun = at is None and any((lake.folder / CHECKPOINT / "offsets").glob("[0-9]*"))
+    is_begun = at is None and lake.store.is_local and any((lake.folder / CHECKPOINT / "offsets").glob("[0-9]*"))
     histories = Histories(plan.options("earliest" if is_begun else plan.starting))
     reading = Reading(spark, lake, histories, plan, tell, at or Offset())
     ended = threading.Event()
