@@ -163,14 +163,14 @@ def run(
 
     Ctrl-C and SIGTERM end it soon; the next run goes on where it was.
     """
-    from holdfast.pipeline.lake import Lake
-    from holdfast.pipeline.run import Plan
-    from holdfast.pipeline.run import run as run_plan
-
-    keep = (keep_silver, keep_gold)
-    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
     with plainly(), driver(master, conf, "holdfast pipeline run") as spark:
+        from holdfast.pipeline.lake import Lake
+        from holdfast.pipeline.run import Plan
+        from holdfast.pipeline.run import run as run_plan
+
         done = ending()
+        keep = (keep_silver, keep_gold)
+        plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
         count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words), done)
         click.echo(f"{count} events read into {folder}")
 
@@ -194,8 +194,8 @@ def migrate(folder: str) -> None:
 @click.option("--days", default=7, show_default=True, help="The last days that have data.")
 def report(folder: str, out: Path, png: Path | None, days: int) -> None:
     """Write a page with plots of what the queues did. Needs no Spark."""
+    from holdfast.pipeline.lake import lake_at
     from holdfast.pipeline.report import write
-    from holdfast.pipeline.run import lake_at
 
     with plainly():
         click.echo(f"written to {write(lake_at(folder), out, days, png)}")
@@ -215,7 +215,7 @@ def stuck(folder: str, master: str, conf: tuple[str, ...], limit: int) -> None:
 
         return find_stuck(load(spark, lake_at(folder).table("silver/jobs"), jobs.JOBS), dt.datetime.now(dt.UTC))
 
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import lake_at
 
     found = collect(folder, master, conf, find, limit)
     show("Stuck jobs", ["job", "queue", "why", "for", "usually at most", "attempts", "worker", "last error"], [
@@ -241,7 +241,7 @@ def anomalies(folder: str, master: str, conf: tuple[str, ...], least: float, lim
         return find_anomalies(
             load(spark, lake.table("gold/queue_minute"), queues.QUEUE_MINUTE), complete_until(lake), least)
 
-    from holdfast.pipeline.run import complete_until, lake_at
+    from holdfast.pipeline.lake import complete_until, lake_at
 
     found = collect(folder, master, conf, find, limit)
     show("Anomalies", ["queue", "hour (UTC)", "what", "value", "usual", "sigmas"], [
@@ -254,7 +254,7 @@ def collect(
     folder: str, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
 ) -> list[Any]:
     """The first rows of what `find` makes of a lake that is there."""
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import lake_at
 
     with plainly():
         lake_at(folder)
@@ -267,8 +267,8 @@ def collect(
 @LAKE
 def lineage(job: str, folder: str) -> None:
     """Where a job came from and what came of it, as a tree. Needs no Spark."""
+    from holdfast.pipeline.lake import lake_at
     from holdfast.pipeline.lineage import family
-    from holdfast.pipeline.run import lake_at
 
     def words(each: Relative) -> Text:
         row = each.job
@@ -324,9 +324,8 @@ def plan(folder: str, day: str, queue: str, workers: list[int], rates: list[floa
     """How long jobs would have waited with other workers and other rates. Needs no Spark."""
     import pyarrow.dataset as ds
 
-    from holdfast.pipeline.lake import LakeError
+    from holdfast.pipeline.lake import LakeError, lake_at
     from holdfast.pipeline.plan import COLUMNS, replay, runs
-    from holdfast.pipeline.run import lake_at
 
     with plainly():
         table = lake_at(folder).table("silver/events")

@@ -20,6 +20,7 @@ Any reader of Delta tables can read them: protocol 1/2, no deletion vectors, no 
 """
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 import uuid
@@ -296,13 +297,12 @@ class Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
         from deltalake import DeltaTable, Schema
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         store = self.store
         schemas = [pq.read_schema(store.full(file), filesystem=store.fs).remove_metadata() for file in files]
         found = pa.unify_schemas(schemas) if schemas else pa.schema([])
         if delta is None:
-            wanted = found if schemas else to_arrow_schema(schema_of(self.name), timezone="UTC")
+            wanted = found if schemas else columns_of(self.name)
             whole = pa.schema([*wanted, pa.field(PART, pa.string())])
             options = store.for_delta()
             DeltaTable.create(store.root, whole, mode="ignore", partition_by=[PART], configuration=SETTINGS,
@@ -349,6 +349,24 @@ class Table:
             return pa.table({name: [] for name in columns or []})
         schema = pa.unify_schemas([ds.dataset(file, filesystem=fs, format="parquet").schema for file in files])
         return ds.dataset(files, filesystem=fs, format="parquet", schema=schema).to_table(columns=columns, filter=where)
+
+
+def columns_of(name: str) -> pa.Schema:
+    """The same as Arrow has them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema_of(name), timezone="UTC")
+
+
+def lake_at(place: str | Path) -> Lake:
+    """A lake that is there and can be read."""
+    return Lake(place).check()
+
+
+def complete_until(lake: Lake) -> dt.datetime:
+    """Up to when the lake has what happened: its histories were read then. Now, for a lake that does not say it."""
+    at = lake.table("bronze/events").now().at
+    return dt.datetime.fromtimestamp(at, dt.UTC) if at else dt.datetime.now(dt.UTC)
 
 
 def first_line(error: Exception) -> str:

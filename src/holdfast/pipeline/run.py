@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import Refused, Unknown
@@ -217,14 +216,3 @@ def bring_up(spark: SparkSession, lake: Lake, plan: Plan, tell: Callable[[str], 
                 raise
             tell("another pipeline has changed the tables meanwhile; looking again")
     raise AssertionError("either it was done or it was raised")
-
-
-def lake_at(folder: str | Path) -> Lake:
-    """A lake that is there and can be read."""
-    return Lake(folder).check()
-
-
-def complete_until(lake: Lake) -> dt.datetime:
-    """Up to when the lake has what happened: its histories were read then. Now, for a lake that does not say it."""
-    at = lake.table(TABLE).now().at
-    return dt.datetime.fromtimestamp(at, dt.UTC) if at else dt.datetime.now(dt.UTC)
