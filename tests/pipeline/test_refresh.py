@@ -78,6 +78,25 @@ def test_batches_replays_and_late_events_give_the_same_tables(
         ("00:00", 2), ("00:01", 2), ("00:02", 2), ("00:03", 1)]
 
 
+def test_what_another_pipeline_reads_meanwhile_is_for_the_next_refresh(
+    spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits a batch when silver events are made and silver jobs, then gold, are not."""
+    ingest(lake, FIRST, "s-0")
+    for name, text in (("silver_events", SECOND), ("silver_jobs", LATE)):
+        real: Callable[..., Any] = getattr(edge, name)
+
+        def made(*args: Any, real: Callable[..., Any] = real, text: str = text, name: str = name) -> None:
+            real(*args)
+            monkeypatch.setattr(edge, name, real)
+            ingest(lake, text, f"after-{name}")
+
+        monkeypatch.setattr(edge, name, made)
+    assert edge.refresh(spark, lake).parts == 1
+    assert edge.refresh(spark, lake).parts == 2
+    assert content(lake) == truth
+
+
 def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 ROWS_PER_FILE: Final = 8_000_000
 """A file of some hundred megabytes: large enough to be read at full speed, small enough to be read in parts."""
 GROUP_ROWS: Final = 200_000
-"""Rows that are compressed together: a reader that wants little passes the others over, one that wants all is fast."""
+"""Rows that are compressed together: a reader that wants little passes others over, one that wants all is fast."""
+READ_TASKS: Final = 64
+"""Tasks that read a table from a store: more than most clusters have cores for one, few enough to plan at once."""
 FILES: Final = "part string, path string, rows long"
 
 
@@ -46,7 +48,7 @@ def load(
         return spark.createDataFrame([], schema)
     if table.store.is_local:
         return spark.read.schema(schema).parquet(*[table.store.full(path) for path in paths])
-    tasks = min(len(paths), spark.sparkContext.defaultParallelism)
+    tasks = min(len(paths), READ_TASKS)
     files = spark.createDataFrame([(path,) for path in paths], "path string").repartition(tasks)
     return files.mapInArrow(reader(table.store, schema), schema)
 

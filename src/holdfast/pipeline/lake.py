@@ -46,6 +46,8 @@ SCHEMA: Final = 2
 READERS_H: Final = 1
 """Hours for which files that are no longer part of a table stay, for those who are still reading."""
 MARK: Final = "lake.json"
+UNNAMED_H: Final = 24
+"""Hours for which files stay that no commit names: longer than any change takes from its first file to its commit."""
 PART: Final = "part"
 NOTE: Final = "holdfast"
 """In each commit of ours: JSON of what the table was made from. Also the name of our transactions."""
@@ -328,11 +330,12 @@ class Table:
         return RemoveAction(file.path, True, int(time.time() * 1000), file.size, {PART: key})
 
     def sweep(self, older_h: int = READERS_H) -> int:
-        """Remove files that no commit names, once they are old; how many were removed."""
+        """Remove files that were taken out, and those that no commit ever named, once they are old; how many."""
         delta = self.delta()
         if delta is None:
             return 0
-        return len(delta.vacuum(older_h, dry_run=False, enforce_retention_duration=False, full=True))
+        gone = delta.vacuum(older_h, dry_run=False, enforce_retention_duration=False)
+        return len(gone) + len(delta.vacuum(UNNAMED_H, dry_run=False, enforce_retention_duration=False, full=True))
 
     # -- reading it without Spark --------------------------------------------------------------------------
 

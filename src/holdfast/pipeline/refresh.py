@@ -57,49 +57,51 @@ def stale(lake: Lake, on: Parts) -> frozenset[str]:
 
 
 def refresh(spark: SparkSession, lake: Lake, tell: Callable[[str], None] = lambda words: None) -> Refreshed:
-    """Bring silver and gold up to what is in bronze."""
+    """Bring silver and gold up to what is in bronze when it begins. What others add meanwhile is for the next one: each
+    table is made of those before it."""
     done = Refreshed()
+    bronze = lake.table(BRONZE).now()
     on = lake.table("silver/events").now()
-    if fresh := unread(lake, on):
+    if fresh := unread(bronze, on):
         tell(f"silver events: {len(fresh)} new parts")
         done.parts = len(fresh)
-        silver_events(spark, lake, on, fresh)
+        silver_events(spark, lake, bronze, on, fresh)
     on = lake.table("silver/jobs").now()
-    if fresh := unread(lake, on):
+    if fresh := unread(bronze, on):
         tell("silver jobs")
-        silver_jobs(spark, lake, on, fresh)
+        silver_jobs(spark, lake, bronze, on, fresh)
     # Before silver is read: whoever else makes gold meanwhile makes it of other rows.
     tables = {name: lake.table(name).now() for name in GOLD}
-    behind = {name: (on, fresh) for name, on in tables.items() if (fresh := unread(lake, on))}
+    behind = {name: (on, fresh) for name, on in tables.items() if (fresh := unread(bronze, on))}
     if behind:
-        days = gold_days(lake, {key for _, fresh in behind.values() for key in fresh.values()})
+        days = gold_days(lake, bronze, {key for _, fresh in behind.values() for key in fresh.values()})
         tell(f"gold: {len(days)} days")
         done.days = len(days)
         gold(spark, lake, days, behind)
     return done
 
 
-def unread(lake: Lake, on: Parts) -> dict[str, str]:
+def unread(bronze: Parts, on: Parts) -> dict[str, str]:
     """Parts of bronze a table was not made from yet: how it will name them, and their keys."""
-    names = {f"{key}@{part.name}": key for key, part in lake.table(BRONZE).now().parts.items()}
+    names = {f"{key}@{part.name}": key for key, part in bronze.parts.items()}
     return {name: key for name, key in names.items() if name not in on.read}
 
 
-def silver_events(spark: SparkSession, lake: Lake, on: Parts, fresh: dict[str, str]) -> None:
+def silver_events(spark: SparkSession, lake: Lake, bronze: Parts, on: Parts, fresh: dict[str, str]) -> None:
     from .stages import events
 
     table = lake.table("silver/events")
-    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
+    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values(), bronze)
     days = sorted({row.part for row in events.day(new, "at").select("part").distinct().collect()})
     rows = events.clean(load(spark, table, events.EVENTS, days, on).unionByName(new))
     store(lake, table, on, events.day(rows, "at"), ["queue", "at", "event_id"], fresh, days)
 
 
-def silver_jobs(spark: SparkSession, lake: Lake, on: Parts, fresh: dict[str, str]) -> None:
+def silver_jobs(spark: SparkSession, lake: Lake, bronze: Parts, on: Parts, fresh: dict[str, str]) -> None:
     from .stages import events, jobs
 
     table = lake.table("silver/jobs")
-    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values())
+    new = load(spark, lake.table(BRONZE), events.EVENTS, fresh.values(), bronze)
     ids = new.where("job_id IS NOT NULL").select("job_id").distinct().cache()
     try:
         before = load(spark, table, jobs.JOBS, on=on)
@@ -127,10 +129,9 @@ def silver_jobs(spark: SparkSession, lake: Lake, on: Parts, fresh: dict[str, str
         ids.unpersist()
 
 
-def gold_days(lake: Lake, keys: set[str]) -> list[str]:
+def gold_days(lake: Lake, bronze: Parts, keys: set[str]) -> list[str]:
     """Days from the first one that these parts of bronze speak of, as silver has them."""
-    bronze = lake.table(BRONZE).now().parts
-    firsts = [dt.datetime.fromisoformat(bronze[key].first) - SKEW for key in keys if bronze[key].first]
+    firsts = [dt.datetime.fromisoformat(bronze.parts[key].first) - SKEW for key in keys if bronze.parts[key].first]
     return [day for day in lake.table("silver/events").names() if firsts and day >= min(firsts).date().isoformat()]
 
 
