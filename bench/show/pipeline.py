@@ -16,8 +16,17 @@ BAD_INPUT = (
     "test_events_source.py::test_wrong_options_are_told",
     "test_jobs_source.py::test_queues_by_a_pattern_and_options_that_are_wrong",
     "test_lake.py::test_a_lake_of_a_newer_version_is_refused_with_words",
-    "test_lake.py::test_a_damaged_list_is_named",
+    "test_lake.py::test_a_place_that_cannot_be_used_is_refused_with_words",
+    "test_lake.py::test_a_damaged_log_is_named",
     "test_streams.py::test_history_becomes_gold_and_an_interrupted_run_goes_on",
+)
+LOST = (
+    "test_places.py", "test_ingest.py", "test_streams.py::test_history_becomes_gold_and_an_interrupted_run_goes_on",
+    "test_refresh.py::test_files_that_the_driver_does_not_see_are_not_committed",
+)
+OPEN = (
+    "test_lake.py::test_four_writers_at_once_lose_nothing_and_double_nothing",
+    "test_lake.py::test_a_lake_of_lists_is_migrated_without_a_copy_and_goes_on_where_it_was", "test_stores.py",
 )
 
 
@@ -40,6 +49,18 @@ def lines() -> list[Line]:
             f"{TRUTH:,} jobs with known fates through three real nodes, beside every figure of gold",
             "counts exactly, percentiles within the sketch's bound",
             lambda: tests("pipeline-truth", "tests/pipeline/test_truth.py", TRUTH_JOBS=str(TRUTH)),
+        ),
+        Line(
+            "lost",
+            "batches read again after nodes came, went and forgot; executors on other disks; drivers that die",
+            f"the same rows or an error, readers that lost events are found, {ALL_PASS}",
+            lambda: tests("pipeline-lost", *[f"tests/pipeline/{each}" for each in LOST]),
+        ),
+        Line(
+            "open",
+            "tables in a folder and in a store that speaks S3: four writers at once, DuckDB, Polars, pandas, Spark",
+            f"nothing lost or doubled, equal counts, {ALL_PASS}",
+            lambda: tests("pipeline-open", *[f"tests/pipeline/{each}" for each in OPEN]),
         ),
         Line(
             "imports",

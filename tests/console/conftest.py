@@ -74,14 +74,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Lake(tmp_path_factory.mktemp("lake")).create()
     table = made.table("gold/queue_minute")
     minutes = [dt.datetime(2026, 1, 1, 12, minute, tzinfo=dt.UTC) for minute in range(60)]
-    folder = table.new_folder()
-    folder.mkdir(parents=True)
+    path = f"{table.new_folder()}/part.parquet"
+    table.store.make(path.partition("/")[0])
     pq.write_table(pa.table({
         "queue": ["big"] * 60 + ["", "long-" + "n" * 200],
         "minute": pa.array([*minutes, *minutes[:2]], pa.timestamp("us", "UTC")), "added": list(range(62)),
         "done": list(range(62)), "wait_ms_p95": [50.0] * 62, "backlog": [7] * 62,
-    }), folder / "part.parquet")
-    table.change({"2026-01-01": folder}, time_column="minute")
+    }), table.store.full(path))
+    table.change({"2026-01-01": [path]})
     return made.folder
 
 

@@ -18,15 +18,15 @@ Row = tuple[str, int, int, int]
 def lake_of(folder: Path, rows: list[Row]) -> Path:
     made = Lake(folder / "lake").create()
     table = made.table("gold/queue_minute")
-    part = table.new_folder()
-    part.mkdir(parents=True)
+    path = f"{table.new_folder()}/part.parquet"
+    table.store.make(path.partition("/")[0])
     queues, minutes, added, backlog = zip(*rows, strict=True)
     times = [dt.datetime.fromtimestamp(minute, dt.UTC) for minute in minutes]
     pq.write_table(pa.table({
         "queue": queues, "minute": pa.array(times, pa.timestamp("us", "UTC")), "added": added, "done": added,
         "wait_ms_p95": [50.0] * len(rows), "backlog": backlog,
-    }), part / "part.parquet")
-    table.change({"a day": part}, time_column="minute")
+    }), table.store.full(path))
+    table.change({"a day": [path]})
     return made.folder
 
 

@@ -17,7 +17,7 @@ def lake(tmp_path: Path) -> Path:
     from holdfast.pipeline.lake import Lake
 
     table = Lake(tmp_path / "lake").create().table("gold/queue_minute")
-    table.change({"2026-01-01": table.new_folder()}, time_column="minute")
+    table.change({}, offset={})
     return tmp_path / "lake"
 
 

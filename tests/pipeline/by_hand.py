@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from holdfast.pipeline.lake import Lake
+
 DAY = "2026-03-01"
 NAMES = {"handed": "handed-out", "lost": "lease-lost"}
 
@@ -27,7 +29,7 @@ def ev(text: str) -> dict[str, Any]:
         "attempt": int(told.pop("attempt", 1 if kind == "handed" else 0)), "copy": bool(told.pop("copy", "")),
         "schema_version": int(told.pop("version", 1)),
     }
-    for name in ("worker", "error", "tenant", "domain"):
+    for name in ("worker", "error", "cause", "tenant", "domain"):
         row[name] = told.pop(name, "").replace("_", " ") or None
     row["parent_id"] = told.pop("parent", None)
     row["body_bytes"] = int(told.pop("bytes", 10))
@@ -41,17 +43,29 @@ def events(spark: SparkSession, text: str) -> DataFrame:
     """One event per line."""
     from holdfast.pipeline.stages.events import EVENTS
 
-    rows = [ev(" ".join(line.split())) for line in text.splitlines() if line.strip()]
-    return spark.createDataFrame([tuple(row.get(name) for name in EVENTS.names) for row in rows], EVENTS)
+    return spark.createDataFrame([tuple(row.values()) for row in told(text)], EVENTS)
 
 
-def source_rows(spark: SparkSession, text: str) -> DataFrame:
-    """The same as the `events` source gives them; each has a place of its own in its node's history."""
-    from pyspark.sql import functions as F
+def told(text: str) -> list[dict[str, Any]]:
+    """One event per line, as rows of bronze."""
+    from holdfast.pipeline.stages.events import EVENTS
 
-    return events(spark, text).withColumnsRenamed(
-        {"at": "timestamp", "job_id": "key", "parent_id": "parent", "attempts_max": "attempts"}
-    ).withColumn("segment", F.lit(1)).withColumn("offset", F.abs(F.xxhash64("event_id")))
+    found = [ev(" ".join(line.split())) for line in text.splitlines() if line.strip()]
+    return [{name: row.get(name) for name in EVENTS.names} for row in found]
+
+
+def ingest(lake: Lake, text: str, key: str) -> None:
+    """Events as one part of bronze."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from holdfast.pipeline.stages.events import arrow
+
+    table = lake.table("bronze/events")
+    path = f"{table.new_folder()}/a.parquet"
+    table.store.make(path.partition("/")[0])
+    pq.write_table(pa.Table.from_pylist(told(text), arrow()), table.store.full(path), filesystem=table.store.fs)
+    table.change({key: [path]})
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

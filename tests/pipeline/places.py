@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 
 def url(cluster: Iterable[Any]) -> str:
@@ -18,6 +19,6 @@ def now(cluster: Iterable[Any]) -> str:
 
     reader = EventsStreamReader(CaseInsensitiveDict({"url": url(cluster), "startingOffsets": "latest"}))
     try:
-        return json.dumps(reader.initialOffset())
+        return json.dumps(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
     finally:
         reader.stop()

@@ -38,6 +38,13 @@ def read(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[dict[s
     return [row for part in parts for batch in travelled.read(part) for row in batch.to_pylist()]
 
 
+def begin(reader: EventsStreamReader) -> dict[str, Any]:
+    """The first end: it pins where each node begins, and nothing is read up to it."""
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    assert reader.partitions(reader.initialOffset(), end) == []
+    return end
+
+
 def places(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return sorted((row["node"], row["segment"], row["offset"]) for row in rows)
 
@@ -59,8 +66,8 @@ def work(cluster: Cluster, queue: str, count: int) -> set[str]:
 
 def test_a_stream_sees_every_event_of_every_node_once_and_replays_are_the_same(nodes: Cluster) -> None:
     reader = EventsStreamReader(options(nodes, startingOffsets="latest"))
-    start = reader.initialOffset()
-    assert reader.initialOffset() == start
+    assert reader.initialOffset() == EventsStreamReader(options(nodes)).initialOffset(), "it names no place"
+    start = begin(reader)
     ids = work(nodes, "q1", 30)
     end = reader.latestOffset(start, EVERYTHING)
     rows = read(reader, start, end)
@@ -75,7 +82,7 @@ def test_a_stream_sees_every_event_of_every_node_once_and_replays_are_the_same(n
 
 def test_small_steps_and_small_partitions_add_up_to_the_whole(nodes: Cluster) -> None:
     whole = EventsStreamReader(options(nodes, startingOffsets="latest"))
-    start = whole.initialOffset()
+    start = begin(whole)
     for turn in range(5):
         work(nodes, f"q2-{turn}", 6)
     end = whole.latestOffset(start, EVERYTHING)
@@ -92,7 +99,7 @@ def test_small_steps_and_small_partitions_add_up_to_the_whole(nodes: Cluster) ->
 
 def test_available_now_ends_where_the_histories_were_when_it_began(nodes: Cluster) -> None:
     reader = EventsStreamReader(options(nodes, startingOffsets="latest"))
-    start = reader.initialOffset()
+    start = begin(reader)
     before = work(nodes, "q3", 5)
     reader.prepareForTriggerAvailableNow()
     work(nodes, "q3", 5)
@@ -104,7 +111,7 @@ def test_available_now_ends_where_the_histories_were_when_it_began(nodes: Cluste
 def test_a_node_that_is_down_keeps_its_place_and_others_go_on(nodes: Cluster) -> None:
     """Node 2 is killed with events unread; the stream goes on with the others and reads them when it is back."""
     reader = EventsStreamReader(options(nodes, startingOffsets="latest"))
-    start = reader.initialOffset()
+    start = begin(reader)
     mine = nodes[2].add("q4", "x", "REPLICATE", 1).decode()
     settled(nodes)
     nodes[2].kill()
@@ -120,21 +127,23 @@ def test_a_node_that_is_down_keeps_its_place_and_others_go_on(nodes: Cluster) ->
 
 def test_a_batch_that_was_planned_with_a_node_fails_without_it_unless_told(nodes: Cluster) -> None:
     reader = EventsStreamReader(options(nodes, startingOffsets="latest"))
-    start = reader.initialOffset()
+    start = begin(reader)
     nodes[2].add("q5", "x", "REPLICATE", 1)
     kept = nodes[0].add("q5", "x", "REPLICATE", 1).decode()
     settled(nodes)
     end = reader.latestOffset(start, EVERYTHING)
     nodes[2].kill()
     with pytest.raises(DataLoss, match=r"cannot be reached for its events .* failOnDataLoss=false"):
-        read(EventsStreamReader(options(nodes)), start, end)
-    careless = EventsStreamReader(options(nodes, failOnDataLoss="false"))
+        read(EventsStreamReader(options(nodes, retrySeconds="0")), start, end)
+    with pytest.raises(DataLoss, match=r"cannot be reached, so its events would be missing"):
+        EventsReader(options(nodes)).partitions()
+    careless = EventsStreamReader(options(nodes, failOnDataLoss="false", retrySeconds="0"))
     assert kept in {row["key"] for row in read(careless, start, end)}
 
 
 def test_a_node_that_joins_is_read_from_its_beginning(nodes: Cluster) -> None:
     reader = EventsStreamReader(options(nodes))
-    start = reader.initialOffset()
+    start = begin(reader)
     del start[nodes[1].id.decode()]  # as an offset from before node 1 was there
     (first,) = {row["key"] for row in read(reader, start, reader.latestOffset(start, EVERYTHING))
                 if row["node"] == nodes[1].id.decode()} or (None,)

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import pytest
 from cluster_harness import free_ports, until
 
 import holdfast
+from holdfast.client.errors import Unreachable
 from holdfast.pipeline.importers.bring import Wanted, bring
 from holdfast.pipeline.importers.bullmq import bullmq
 from holdfast.pipeline.importers.celery import call_of, celery
@@ -87,11 +89,12 @@ def by_id(found: Iterator[Found | Unreadable]) -> dict[str, Found]:
 
 
 def bring_over(nodes: Cluster, find: Any, source: Redis, **words: Any) -> Any:
-    """Bring all over, twice: the second time adds nothing."""
+    """Bring all over, twice: the second time adds nothing, and says so."""
     cluster = Nodes("holdfast://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes))
     brought = bring(find(source), cluster, Wanted(**words), source)
     known = sum(len(nodes.copies(queue)) for queue in brought.queues)
-    bring(find(source), cluster, Wanted(**words), source)
+    again = bring(find(source), cluster, Wanted(**words), source)
+    assert (again.added.total(), again.there, again.queues) == (0, brought.added.total(), {})
     assert sum(len(nodes.copies(queue)) for queue in brought.queues) == known == brought.added.total()
     return brought
 
@@ -138,6 +141,42 @@ def test_what_was_brought_is_taken_out_only_if_asked_and_a_dry_run_does_nothing(
     assert source.llen("queue:q") == 2 and source.zcard("schedule") == 0
 
 
+def test_what_a_process_of_sidekiq_runs_is_told_and_comes_only_if_asked(nodes: Cluster, source: Redis) -> None:
+    """As Sidekiq 7 keeps it: a set of processes, and for each a hash of what its threads run."""
+    job = {"class": "Mail", "args": [1], "jid": "r" * 24, "queue": "mailers", "retry": True}
+    source.sadd("processes", "host:1:abc")
+    source.hset("host:1:abc:work", "tid1", json.dumps(
+        {"queue": "mailers", "payload": json.dumps(job), "run_at": int(time.time())}))
+    cluster = Nodes(f"holdfast://127.0.0.1:{nodes[0].port}")
+    assert bring(sidekiq(source), cluster, Wanted(remove=True), source).left == {"running": 1}
+    done = bring(sidekiq(source), cluster, Wanted(running=True, remove=True), source)
+    assert (done.queues, done.removed) == ({"mailers": 1}, 0)
+    assert json.loads(nodes[0].ask("GETJOB", "FROM", "mailers")[0][2])["args"] == [1]
+
+
+def test_schedulers_of_bullmq_are_named_and_what_goes_takes_its_hash_with_it(nodes: Cluster, source: Redis) -> None:
+    """A scheduler by cron and one by an interval, as version 5 keeps them, and one of version 3; a job and its hash."""
+    source.hset("bull:mail:meta", "version", "bullmq:5")
+    source.zadd("bull:mail:repeat", {"nightly": 1, "often": 2, "old:::UTC:0 5 * * *": 3})
+    source.hset("bull:mail:repeat:nightly", mapping={"name": "report", "pattern": "0 3 * * *", "tz": "Europe/Rome"})
+    source.hset("bull:mail:repeat:often", mapping={"name": "poll", "every": "5000"})
+    source.lpush("bull:mail:wait", "1")
+    source.hset("bull:mail:1", mapping={"name": "welcome", "data": "{}", "opts": "{}", "timestamp": "1"})
+    done = bring(bullmq(source), Nodes(f"holdfast://127.0.0.1:{nodes[0].port}"), Wanted(remove=True), source)
+    assert done.schedules == ["report into mail, cron 0 3 * * * in Europe/Rome", "poll into mail, every 5 s",
+                              "old into mail, cron 0 5 * * *"]
+    assert (done.added, done.removed) == ({"waiting": 1}, 1)
+    assert not source.exists("bull:mail:1") and source.exists("bull:mail:repeat:often")
+
+
+def test_a_cluster_that_is_not_there_is_told_before_anything_is_read(source: Redis) -> None:
+    (port,) = free_ports(1)
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match="no connection"):
+        bring(iter([]), Nodes(f"holdfast://127.0.0.1:{port}"), Wanted(), source)
+    assert time.monotonic() - begun < 5
+
+
 def test_resque(nodes: Cluster, source: Redis) -> None:
     """As its README and resque-scheduler's say: lists of class and args, failures with a payload, delayed:<time>."""
     due = int(time.time()) + 500
@@ -167,6 +206,11 @@ def test_rq(nodes: Cluster, server: str, source: Redis) -> None:
     assert pickle.loads(jobs["waiting-2"].body)[0].endswith("print")
     assert jobs["waiting-2"].headers["description"] == "greets"
     assert bring_over(nodes, rq, source, dead_queue="dead").queues == {"mail": 4, "dead": 1}
+    source.lpush("rq:queue:mail:intermediate", source.lpop("rq:queue:mail") or b"")
+    assert Counter(job.state for job in by_id(rq(source)).values())["running"] == 1
+    assert bring(rq(source), Nodes(f"holdfast://127.0.0.1:{nodes[0].port}"), Wanted(remove=True, running=True),
+                 source).removed == 4
+    assert list(source.scan_iter("rq:job:*")) == [b"rq:job:failing"], "hashes go with their jobs"
 
 
 def test_celery(nodes: Cluster, server: str, source: Redis) -> None:

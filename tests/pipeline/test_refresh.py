@@ -3,14 +3,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from by_hand import source_rows
+from by_hand import ingest
+from deltalake import DeltaTable
 
+from holdfast.pipeline import frames
 from holdfast.pipeline import refresh as edge
-from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake import Lake, LakeError
+from holdfast.pipeline.stages.queues import QUEUE_MINUTE
+from holdfast.pipeline.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +51,7 @@ def content(lake: Lake) -> dict[str, list[tuple[Any, ...]]]:
 def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in one batch."""
     lake = Lake(tmp_path_factory.mktemp("truth")).create()
-    edge.ingest(lake, source_rows(spark, FIRST + SECOND + LATE), "s-0")
+    ingest(lake, FIRST + SECOND + LATE, "s-0")
     edge.refresh(spark, lake)
     return content(lake)
 
@@ -58,10 +61,15 @@ def test_batches_replays_and_late_events_give_the_same_tables(
 ) -> None:
     """A second batch the day after, the first again (replayed), then events of the day before; a refresh after each."""
     for key, text in (("s-0", FIRST), ("s-1", SECOND), ("s-0", FIRST), ("s-2", LATE)):
-        edge.ingest(lake, source_rows(spark, text), key)
+        ingest(lake, text, key)
         assert edge.refresh(spark, lake)
     assert not edge.refresh(spark, lake)
     assert content(lake) == truth
+    # The same by Spark, and by readers of Delta.
+    assert lake.frame(spark, "silver/jobs").count() == len(truth["silver/jobs"])
+    assert lake.frame(spark, "gold/queue_minute").columns == QUEUE_MINUTE.names
+    found = DeltaTable(str(lake.folder / "gold" / "queue_minute")).to_pyarrow_table().drop_columns("part").to_pylist()
+    assert sorted((tuple(row.items()) for row in found), key=repr) == truth["gold/queue_minute"]
     jobs = {row["job_id"]: row for row in lake.table("silver/jobs").to_arrow().to_pylist()}
     assert jobs["b"]["outcome"] == "done" and jobs["b"]["wait_ms"] == 15_000
     assert jobs["c"]["outcome"] is None
@@ -70,17 +78,36 @@ def test_batches_replays_and_late_events_give_the_same_tables(
         ("00:00", 2), ("00:01", 2), ("00:02", 2), ("00:03", 1)]
 
 
+def test_what_another_pipeline_reads_meanwhile_is_for_the_next_refresh(
+    spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits a batch when silver events are made and silver jobs, then gold, are not."""
+    ingest(lake, FIRST, "s-0")
+    for name, text in (("silver_events", SECOND), ("silver_jobs", LATE)):
+        real: Callable[..., Any] = getattr(edge, name)
+
+        def made(*args: Any, real: Callable[..., Any] = real, text: str = text, name: str = name) -> None:
+            real(*args)
+            monkeypatch.setattr(edge, name, real)
+            ingest(lake, text, f"after-{name}")
+
+        monkeypatch.setattr(edge, name, made)
+    assert edge.refresh(spark, lake).parts == 1
+    assert edge.refresh(spark, lake).parts == 2
+    assert content(lake) == truth
+
+
 def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     spark: SparkSession, lake: Lake, truth: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writing of each table fails once, with its files written and its list not."""
-    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+    ingest(lake, FIRST, "s-0")
     edge.refresh(spark, lake)
-    edge.ingest(lake, source_rows(spark, SECOND + LATE), "s-1")
+    ingest(lake, SECOND + LATE, "s-1")
     failed: set[str] = set()
     real: Callable[..., Any] = edge.Table.change
 
-    def change(table: edge.Table, written: dict[str, Path], **words: Any) -> Any:
+    def change(table: edge.Table, written: dict[str, list[str]], **words: Any) -> Any:
         if table.name not in failed:
             failed.add(table.name)
             raise OSError("no space left")
@@ -97,13 +124,37 @@ def test_a_stop_between_any_two_tables_is_mended_by_the_next_refresh(
     assert content(lake) == truth
 
 
-def test_what_is_old_goes_and_bronze_only_when_everything_was_made_from_it(spark: SparkSession, lake: Lake) -> None:
-    edge.ingest(lake, source_rows(spark, FIRST), "s-0")
+def test_what_is_old_goes_and_bronze_when_everything_was_made_from_it(spark: SparkSession, lake: Lake) -> None:
+    """So no list grows with the number of batches: of a thousand that were read only the last one is named."""
+    ingest(lake, FIRST, "s-0")
     edge.refresh(spark, lake)
-    edge.ingest(lake, source_rows(spark, FIRST), "s-1")
+    ingest(lake, FIRST, "s-1")
     far = dt.date(2026, 6, 1)
-    edge.retain(lake, bronze_days=1, silver_days=1000, gold_days=1, today=far)
+    edge.retain(lake, silver_days=1000, gold_days=1, today=far)
     assert lake.table("bronze/events").names() == ["s-1"]
     assert lake.table("silver/jobs").names() == ["2026-03-01"]
     assert lake.table("gold/queue_minute").names() == []
-    assert [table.now().read for table in map(lake.table, ("silver/events", "gold/queue_minute"))] == [frozenset()] * 2
+    edge.refresh(spark, lake)
+    edge.retain(lake, silver_days=1000, gold_days=1, today=far)
+    assert lake.table("bronze/events").names() == []
+    ingest(lake, SECOND, "s-2")
+    edge.refresh(spark, lake)
+    for table in map(lake.table, ("silver/events", "silver/jobs", *edge.GOLD)):
+        assert [each.partition("@")[0] for each in table.now().read] == ["s-2"]
+
+
+def test_files_that_the_driver_does_not_see_are_not_committed(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where executors write to disks of their own: a file is gone before the table names it."""
+    ingest(lake, FIRST, "s-0")
+    real = frames.see
+
+    def apart(store: Store, files: list[tuple[str, int]]) -> None:
+        (store.folder / files[0][0]).unlink()
+        real(store, files)
+
+    monkeypatch.setattr(frames, "see", apart)
+    with pytest.raises(LakeError, match=r"an executor has written 4 rows to .* not there .*all executors share"):
+        edge.refresh(spark, lake)
+    assert lake.table("silver/events").names() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from by_hand import at, events, rows, source_rows
+from by_hand import at, events, rows
 
 from holdfast.pipeline import signatures, sketch
 
@@ -23,15 +23,23 @@ def test_the_same_event_read_twice_is_one_row_and_the_newer_schema_wins(spark: S
     assert rows(clean(twice), "event_id", "tenant") == [("n1/10:00:01-handed-a", None), ("n1/7", "late")]
 
 
-def test_bronze_keeps_what_the_source_gives_and_tells_events_apart_by_their_place(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F
+def test_bronze_keeps_what_the_source_gives_and_tells_events_apart_by_their_place() -> None:
+    import pyarrow as pa
 
-    from holdfast.pipeline.stages.events import EVENTS, bronze
+    from holdfast.history import schema
+    from holdfast.pipeline.sources.histories import RENAMED
+    from holdfast.pipeline.stages.events import EVENTS, from_source
 
-    read = source_rows(spark, "10:00:00 added a node=n9 ttl_s=60").withColumn("offset", F.lit(77))
-    made = bronze(read)
-    assert made.schema.names == EVENTS.names
-    assert rows(made, "event_id", "job_id", "at", "ttl_s") == [("n9/1/77", "a", "10:00:00", 60)]
+    row = {"node": "n9", "segment": 1, "position": 77, "time": at("10:00:00"), "event": "added", "job": "a",
+           "attempt": 0, "copy": False, "ttl_s": 60, "unique": "u", "batch": "b", "batch_index": 3, "replicate": 2}
+    read = pa.RecordBatch.from_pylist([row], schema())
+    read = read.rename_columns([RENAMED.get(name, name) for name in read.schema.names])
+    (made,) = from_source(read).to_pylist()
+    assert list(made) == EVENTS.names
+    told = ("event_id", "job_id", "at", "ttl_s", "unique", "batch", "batch_index", "replicate")
+    assert [made[name] for name in told] == ["n9/1/77", "a", at("10:00:00"), 60, "u", "b", 3, 2]
+    renamed = {"segment", "position", "time", "event", "job", "parent", "attempts"}
+    assert set(schema().names) <= set(EVENTS.names) | renamed, "nothing that a node tells is thrown away"
 
 
 def test_a_job_is_one_row_of_all_its_events_at_all_nodes(spark: SparkSession) -> None:
@@ -249,6 +257,94 @@ def test_an_hour_unlike_the_same_hour_of_other_weeks_is_told(spark: SparkSession
             made.append({"queue": "q", "minute": minute, "added": added, "done": added, "nacked": 0, "lost": 0,
                          "dead": 0, "backlog": 5, "wait_ms_p95": 100.0})
     table = [tuple(row.get(name) for name in QUEUE_MINUTE.names) for row in made]
-    found = anomalies(spark.createDataFrame(table, QUEUE_MINUTE))
+    found = anomalies(spark.createDataFrame(table, QUEUE_MINUTE), at("2026-04-05T12:10:00"))
     assert rows(found, "what", "hour", "value", "usual") == [
         ("added", "2026-04-05T10:00:00", 1000.0, 100.0), ("done", "2026-04-05T10:00:00", 1000.0, 100.0)]
+    unfinished = anomalies(spark.createDataFrame(table, QUEUE_MINUTE), at("2026-04-05T10:40:00"))
+    assert rows(unfinished, "what") == []
+
+
+def test_silence_is_told_and_the_hour_that_is_not_over_is_not(spark: SparkSession) -> None:
+    """Five weeks of 1000 jobs an hour, then three hours of none, then five minutes with 80. A queue of three days that
+    works by day only is silent every night, and that is nothing."""
+    import datetime as dt
+
+    from holdfast.pipeline.stages.anomalies import anomalies, whole_hours
+    from holdfast.pipeline.stages.queues import QUEUE_MINUTE
+
+    def row(queue: str, minute: dt.datetime, added: int) -> dict[str, object]:
+        return {"queue": queue, "minute": minute, "added": added, "done": added, "nacked": 0, "lost": 0, "dead": 0,
+                "backlog": 7, "wait_ms_p95": 100.0}
+
+    hour = dt.timedelta(hours=1)
+    end = at("2026-04-05T00:00:00")
+    made = [row("busy", end - hour * back, 1000) for back in range(1, 5 * 7 * 24 + 1)]
+    made += [row("busy", end + 3 * hour, 80)]
+    made += [row("young", end - hour * (24 * day + back), 50) for day in range(3) for back in range(1, 9)]
+    table = spark.createDataFrame([tuple(each.get(name) for name in QUEUE_MINUTE.names) for each in made], QUEUE_MINUTE)
+    until = end + 3 * hour + dt.timedelta(minutes=5)
+    found = anomalies(table, until)
+    assert rows(found, "queue", "what", "hour", "value", "usual") == [
+        ("busy", what, f"2026-04-05T0{number}:00:00", 0.0, 1000.0) for what in ("added", "done") for number in range(3)]
+    silent = whole_hours(table, until).where("queue = 'busy' AND NOT has_rows")
+    assert rows(silent, "added", "backlog", "wait_ms_p95") == [(0.0, 7.0, None)] * 3
+
+
+def test_who_waits_on_purpose_or_had_its_lease_extended_is_not_stuck(spark: SparkSession) -> None:
+    """A failed job that is to wait two hours; one that came back and waits; one whose worker asked for more time; one
+    that a client took out; one whose extended lease is over, too."""
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.stuck import stuck
+
+    jobs = fold(events(spark, """
+        10:00:00 added    slow
+        10:00:01 handed   slow worker=w1 lease_ms=30000
+        10:00:02 nacked   slow worker=w1 delay_ms=7200000
+        10:00:00 added    back
+        10:00:01 handed   back worker=w1 lease_ms=30000
+        10:59:50 lost     back cause=lease-ended
+        10:59:50 queued   back attempt=1
+        10:00:00 added    long
+        10:00:01 handed   long worker=w2 lease_ms=30000
+        10:59:55 extended long worker=w2 lease_ms=30000 attempt=1
+        10:00:00 added    aside
+        10:00:09 dequeued aside
+        10:00:00 added    mute
+        10:00:01 handed   mute worker=w3 lease_ms=30000
+        10:00:20 extended mute worker=w3 lease_ms=60000 attempt=1
+    """))
+    assert rows(jobs, "job_id", "state") == [
+        ("aside", "aside"), ("back", "waiting"), ("long", "held"), ("mute", "held"), ("slow", "waiting")]
+    assert rows(stuck(jobs, at("11:00:00")), "job_id", "why", "for_ms") == [("mute", "held", 3599000.0)]
+    later = stuck(jobs, at("12:30:00"))
+    assert rows(later, "job_id", "why", "since") == [
+        ("back", "waiting", "10:59:50"), ("long", "held", "10:00:01"), ("mute", "held", "10:00:01"),
+        ("slow", "waiting", "12:00:02")]
+
+
+def test_a_lease_that_nobody_had_is_not_lost(spark: SparkSession) -> None:
+    """A node falls silent: another tells of each job it holds a copy of, whether a worker had it or not."""
+    from holdfast.pipeline.stages.jobs import fold
+    from holdfast.pipeline.stages.queues import per_minute
+
+    told = events(spark, """
+        10:00:00 added  queued
+        10:05:00 lost   queued copy=1 cause=node-silent node=n2 attempt=1
+        10:00:00 added  failed
+        10:00:01 handed failed
+        10:00:02 nacked failed attempt=1
+        10:05:00 lost   failed copy=1 cause=node-silent node=n2 attempt=2
+        10:06:00 handed failed node=n2 attempt=2
+        10:00:00 added  had
+        10:00:01 handed had
+        10:05:00 lost   had copy=1 cause=node-silent node=n2 attempt=1
+        10:06:00 handed had node=n2 attempt=2
+        10:07:00 acked  had node=n2
+        10:00:00 added  mute
+        10:00:01 handed mute
+        10:04:00 lost   mute cause=lease-ended attempt=1
+    """)
+    jobs = fold(told)
+    assert rows(jobs, "job_id", "losses") == [("failed", 0), ("had", 1), ("mute", 1), ("queued", 0)]
+    minutes = per_minute(told, jobs).where("lost > 0")
+    assert rows(minutes, "minute", "lost") == [("10:04:00", 1), ("10:05:00", 1)]

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,3 +69,21 @@ def test_sources_run_on_the_executors_of_a_real_cluster(master: str, three: Clus
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said == {"kinds": {"added": 50}, "executors": 2, "taken": 50}
     until(lambda: not three.copies("standalone"))
+
+
+def test_ctrl_c_ends_a_run_without_a_traceback_and_the_next_goes_on(three: Cluster, tmp_path: Path) -> None:
+    """As a terminal sends it: to the driver, to Java and to its Python workers."""
+    three.clear()
+    here = now(three)
+    command = [sys.executable, "-m", "holdfast", "pipeline", "run", "--connect", url(three), "--lake",
+               str(tmp_path / "lake"), "--starting", here, "--master", "local[1]", "--every", "1"]
+    for queue in ("first", "second"):
+        three[0].add(queue, "x")
+        with (tmp_path / queue).open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        said = tmp_path / queue
+        until(lambda said=said: b"events" in said.read_bytes(), 120)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0, said.read_text()
+        assert "Traceback" not in said.read_text() and "Error" not in said.read_text()
+        assert re.search(r"\n1 events read into ", said.read_text()), said.read_text()

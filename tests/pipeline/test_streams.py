@@ -13,7 +13,7 @@ from places import now, url
 
 from holdfast.pipeline import run as runner
 from holdfast.pipeline.backfill import Backfill, Run
-from holdfast.pipeline.lake import Lake, LakeError
+from holdfast.pipeline.lake import Lake, Table
 
 if TYPE_CHECKING:
     from cluster_harness import Cluster
@@ -37,24 +37,23 @@ def work(cluster: Cluster, queue: str, done: int, left: int) -> set[str]:
 
 
 def test_history_becomes_gold_and_an_interrupted_run_goes_on(spark: SparkSession, nodes: Cluster, lake: Lake) -> None:
-    """A first run fails after its batch is written and before Spark notes it; the second replays it and reads on."""
+    """A first run dies in its second batch, with the files written and the list not; the second reads on."""
     plan = runner.Plan(url(nodes), once=True, max_events=90, starting=now(nodes))
     first = work(nodes, "mail", 20, 5)
-    real = runner.ingest
-    failed: list[str] = []
+    real = Table.change
+    changes: list[str] = []
 
-    def ingest(lake: Lake, rows: Any, key: str) -> int:
-        count = real(lake, rows, key)
-        if not failed and key.endswith("-00000001"):
-            failed.append(key)
+    def change(table: Table, *args: Any, **words: Any) -> Any:
+        changes.append(table.name)
+        if changes == ["bronze/events"] * 3:
             raise OSError("the driver dies here")
-        return count
+        return real(table, *args, **words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "ingest", ingest)
-        with pytest.raises(Exception, match="the driver dies here"):
+        patch.setattr(Table, "change", change)
+        with pytest.raises(OSError, match="the driver dies here"):
             runner.run(spark, lake, plan, lambda words: None)
-    assert failed
+    assert len(lake.table("bronze/events").names()) == 1
     second = work(nodes, "mail", 10, 0)
     runner.run(spark, lake, plan, lambda words: None)
     jobs = [row for row in lake.table("silver/jobs").to_arrow().to_pylist() if row["queue"] == "mail"]
@@ -66,14 +65,6 @@ def test_history_becomes_gold_and_an_interrupted_run_goes_on(spark: SparkSession
     assert max(minutes, key=lambda row: row["minute"])["backlog"] == 5
     events = lake.table("silver/events").to_arrow(["event_id"])["event_id"].to_pylist()
     assert len(events) == len(set(events))
-    (lake.folder / runner.CHECKPOINT / "metadata").write_text("{")
-    with pytest.raises(LakeError, match=r"is damaged .*move it away"):
-        runner.run(spark, lake, plan, lambda words: None)
-
-
-def test_two_pipelines_on_one_lake_are_one_too_many(spark: SparkSession, nodes: Cluster, lake: Lake) -> None:
-    with runner.alone(lake), pytest.raises(LakeError, match=r"running on .* already"):
-        runner.run(spark, lake, runner.Plan(url(nodes), once=True), lambda words: None)
 
 
 def test_browse_finds_what_is_there_with_filters_handed_down(spark: SparkSession, nodes: Cluster) -> None:
@@ -126,20 +117,27 @@ def test_a_stream_of_rows_is_published_once_though_a_batch_was_written_again(
 def test_a_backfill_adds_every_row_once_though_it_was_interrupted(
     spark: SparkSession, nodes: Cluster, tmp_path: Path, form: str
 ) -> None:
-    """Stopped after its first portion, whose note is then lost: the second run sends it again, and adds nothing."""
+    """Stopped after its first portion was published and before that was noted: it is sent again, and adds nothing."""
     import holdfast.pipeline.backfill as module
 
     frame = spark.range(90).selectExpr("id", "concat('user ', id) AS name")
     frame.coalesce(3).write.format(form).options(header="true").save(str(tmp_path / "in"))
     job = Backfill(str(tmp_path / "in"), url(nodes), queue=f"fill-{form}", state=tmp_path / "state", form=form)
+    real = Run.put
+
+    def put(run: Run, note: module.Note) -> None:
+        if note.done:
+            raise OSError("the driver dies here")
+        real(run, note)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PORTION", 10)
+        patch.setattr(module, "PORTION", 40)
         run = Run(spark, job)
-        before = run.prepare()
-        assert (before.total, before.done) == (90, 0) and before.portions >= 9
-        next(run.steps())
-        assert 0 < run.progress().done < 90
-        run.mark.unlink()
+        assert run.prepare() == module.Progress(90, 0)
+        patch.setattr(Run, "put", put)
+        with pytest.raises(OSError, match="dies here"):
+            list(run.steps())
+        patch.setattr(Run, "put", real)
         again = Run(spark, job)
         assert again.prepare().done == 0
         assert [step.done for step in again.steps()][-1] == 90
@@ -147,7 +145,51 @@ def test_a_backfill_adds_every_row_once_though_it_was_interrupted(
     bodies = [row[2] for row in nodes[0].ask("QPEEK", f"fill-{form}", 90)]
     ours = {json.loads(body)["id"] for body in bodies}
     assert ours <= set(range(90)) and all(json.loads(body)["name"].startswith("user ") for body in bodies)
-    assert list(Run(spark, job).steps()) == []
+    finished = Run(spark, job)
+    assert finished.prepare() == module.Progress(90, 90) and list(finished.steps()) == []
+    assert [path.name for path in finished.folder.iterdir()] == ["done.json"], "the rows are not kept"
+
+
+def test_a_backfill_keeps_its_rate_whatever_was_run_before(
+    spark: SparkSession, nodes: Cluster, tmp_path: Path
+) -> None:
+    """A dry run leaves nothing behind; then 6 rows at 2/s; interrupted in its second portion, and on with 1/s."""
+    import holdfast.pipeline.backfill as module
+
+    spark.range(12).selectExpr("concat('b', id) AS body").coalesce(1).write.parquet(str(tmp_path / "in"))
+    words: dict[str, Any] = {"queue": "paced", "state": tmp_path / "state"}
+    fast = Backfill(str(tmp_path / "in"), url(nodes), rate=2.0, **words)
+    now, rows = Run(spark, fast).look(2)
+    assert now == module.Progress(12, 0) and len(rows) == 2 and not (tmp_path / "state").exists()
+    slept: list[float] = []
+    run = Run(spark, fast)
+    run.prepare()
+    steps = run.steps(slept.append)
+    assert next(steps).done == 4 and nodes.queued("paced") == 4
+    real = Run.add
+
+    def add(run: Run, *place: Any) -> None:
+        real(run, *place)
+        raise OSError("the driver dies here")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "add", add)
+        with pytest.raises(OSError, match="dies here"):
+            next(steps)
+    assert slept and slept[0] <= 2.0
+    slow = Run(spark, Backfill(str(tmp_path / "in"), url(nodes), rate=1.0, **words))
+    assert slow.prepare() == module.Progress(12, 4)
+    assert [step.done for step in slow.steps(slept.append)] == [8, 10, 12]
+    until(lambda: nodes.queued("paced") == 12)
+
+
+def test_rows_of_groups_say_how_they_can_be_added(spark: SparkSession, tmp_path: Path) -> None:
+    from holdfast.pipeline.sinks.rows import BadRows
+
+    spark.range(2).selectExpr("'b' AS body", "'g' AS `group`").write.parquet(str(tmp_path / "in"))
+    job = Backfill(str(tmp_path / "in"), "holdfast://127.0.0.1:1", queue="q", body="body", state=tmp_path / "state")
+    with pytest.raises(BadRows, match=r"--at-least-once, or add a column `unique`"):
+        Run(spark, job).prepare()
 
 
 def test_a_consuming_stream_acks_what_it_committed_and_replays_what_it_did_not(

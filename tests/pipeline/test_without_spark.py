@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import by_hand
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +21,10 @@ DAY = dt.datetime(2026, 3, 1, 10, tzinfo=dt.UTC)
 
 def put(lake: Lake, name: str, rows: list[dict[str, Any]], schema: pa.Schema | None = None) -> None:
     table = lake.table(name)
-    folder = table.new_folder()
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "a.parquet")
-    table.change({"2026-03-01": folder})
+    path = f"{table.new_folder()}/a.parquet"
+    table.store.make(path.partition("/")[0])
+    pq.write_table(pa.Table.from_pylist(rows, schema), table.store.full(path))
+    table.change({"2026-03-01": [path]})
 
 
 def test_more_workers_wait_less_and_a_faster_day_waits_more() -> None:
@@ -39,6 +40,28 @@ def test_more_workers_wait_less_and_a_faster_day_waits_more() -> None:
     assert plan.replay([], 3).jobs == 0
     with pytest.raises(ValueError, match="at least one worker"):
         plan.replay(trace, 0)
+
+
+def test_runs_that_failed_cost_a_worker_as_much_as_those_that_were_done() -> None:
+    """Handed out at 1 s and failed after 4 s, again after a delay of 10 s, lost after 30 s, then done in 2 s; a job
+    that somebody still has, and one that was added on another day."""
+    told = by_hand.told("""
+        10:00:00 added  a
+        10:00:01 handed a
+        10:00:05 nacked a attempt=1 delay_ms=10000
+        10:00:15 queued a attempt=1
+        10:00:16 handed a attempt=2
+        10:00:46 lost   a attempt=2
+        10:00:47 handed a attempt=3
+        10:00:49 acked  a attempt=3
+        10:00:00 added  b
+        10:00:01 handed b
+        10:00:03 handed c
+        10:00:08 acked  c attempt=1
+    """)
+    start = by_hand.at("10:00:00").timestamp() * 1000
+    assert [(ready - start, run) for ready, run in plan.runs(told)] == [
+        (0.0, 4000.0), (15000.0, 30000.0), (46000.0, 2000.0), (3000.0, 5000.0)]
 
 
 def test_a_family_is_found_from_any_of_its_jobs(lake: Lake) -> None:

@@ -32,12 +32,30 @@ if TYPE_CHECKING:
 
 CONNECT = connect_option("A node of the cluster; several with commas.", name="url")
 LAKE = click.option("--lake", "folder", envvar="HOLDFAST_LAKE", default="./lake", show_default=True,
-                    type=click.Path(path_type=Path), help="Where the tables are.")
-MASTER = click.option("--master", default="local[*]", show_default=True,
-                      help="Where Spark runs: local[n], spark://host:port, sc://host:port, yarn, k8s://…")
+                    help="Where the tables are: a folder, or s3://bucket/prefix.")
+MASTER = click.option("--master", default="local[*,4]", show_default=True,
+                      help="Where Spark runs: local[cores,tries], spark://host:port, sc://host:port, yarn, k8s://…")
 CONF = click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; may be given again.")
 OURS = re.compile(r"^(?:holdfast[\w.]*\.)?(\w*(?:Error|Refused|DataLoss|BadOption|BadRows|NotAllowed|Unreachable"
                   r"|BadRequest|ConnectionLost|NoAnswer|Unknown|NoRepl|NoJava)): (.+)$", re.MULTILINE)
+
+
+class Numbers(click.ParamType[list[Any]]):
+    """Numbers above zero, with commas."""
+
+    name = "numbers"
+
+    def __init__(self, kind: type[int] | type[float]) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        words = str(value).split(",")
+        pattern = r"\d{1,9}" if self.kind is int else r"\d{1,9}(\.\d+)?"
+        for word in words:
+            if not re.fullmatch(pattern, word.strip()) or not float(word) > 0:
+                kind = "a whole number" if self.kind is int else "a number"
+                self.fail(f"{word.strip()!r} is not {kind} above 0; several go with commas: 1,2,4", param, ctx)
+        return [self.kind(word) for word in words]
 
 
 @click.group(cls=Group)
@@ -92,6 +110,14 @@ def driver(master: str, conf: tuple[str, ...], name: str) -> Iterator[SparkSessi
         yield spark
 
 
+def ending() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM. To be called with the session there: PySpark has taken SIGINT for itself by then."""
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: done.set())
+    return done
+
+
 def show(title: str, head: list[str], rows: list[list[str]], empty: str) -> None:
     if not rows:
         click.echo(empty)
@@ -127,30 +153,38 @@ def ms(value: float | None) -> str:
 @click.option("--max-events", default=2_000_000, show_default=True, help="Events per batch at most.")
 @click.option("--starting", default="earliest", show_default=True, help="Where a new stream begins, or latest.")
 @click.option("--allow-loss", is_flag=True, help="Go on where a history was removed before it was read.")
-@click.option("--keep-bronze", default=7, show_default=True, help="Days of raw events that are kept.")
 @click.option("--keep-silver", default=400, show_default=True, help="Days of events and jobs.")
 @click.option("--keep-gold", default=4000, show_default=True, help="Days of figures.")
-@click.option("--delta", type=click.Path(path_type=Path), help="Keep silver and gold as Delta tables here, too.")
 def run(
-    url: str, folder: Path, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
-    max_events: int, starting: str, allow_loss: bool, keep_bronze: int, keep_silver: int, keep_gold: int,
-    delta: Path | None,
+    url: str, folder: str, master: str, conf: tuple[str, ...], once: bool, every_s: float, refresh_s: float,
+    max_events: int, starting: str, allow_loss: bool, keep_silver: int, keep_gold: int,
 ) -> None:
     """Read the history of all nodes into the lake, and keep silver and gold up to date.
 
-    Ctrl-C ends it after a last update, SIGTERM without one.
+    Ctrl-C and SIGTERM end it soon; the next run goes on where it was.
     """
-    from holdfast.pipeline.lake import Lake
-    from holdfast.pipeline.run import Plan
-    from holdfast.pipeline.run import run as run_plan
+    with plainly(), driver(master, conf, "holdfast pipeline run") as spark:
+        from holdfast.pipeline.lake import Lake
+        from holdfast.pipeline.run import Plan
+        from holdfast.pipeline.run import run as run_plan
 
-    keep = (keep_bronze, keep_silver, keep_gold)
-    plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep, delta)
-    with plainly(), driver(master, conf, "holdfast pipeline run") as spark, contextlib.suppress(KeyboardInterrupt):
-        done = threading.Event()
-        signal.signal(signal.SIGTERM, lambda _number, _frame: done.set())
+        done = ending()
+        keep = (keep_silver, keep_gold)
+        plan = Plan(url, once, every_s, refresh_s, max_events, starting, not allow_loss, *keep)
         count = run_plan(spark, Lake(folder), plan, lambda words: click.echo(words), done)
         click.echo(f"{count} events read into {folder}")
+
+
+@pipeline.command(epilog=examples("holdfast pipeline migrate --lake ./lake"))
+@LAKE
+def migrate(folder: str) -> None:
+    """Make Delta tables of a lake that an earlier version wrote. No file is copied; needs no Spark."""
+    from holdfast.pipeline.lake import Lake
+    from holdfast.pipeline.migrate import migrate as migrate_lake
+
+    with plainly():
+        for name, rows in migrate_lake(Lake(folder)).items():
+            click.echo(f"{name}: {rows} rows")
 
 
 @pipeline.command(epilog=examples("holdfast pipeline report --lake ./lake --out report.html --png report.png"))
@@ -158,10 +192,10 @@ def run(
 @click.option("--out", default="report.html", show_default=True, type=click.Path(path_type=Path))
 @click.option("--png", type=click.Path(path_type=Path), help="The first plot as an image, too.")
 @click.option("--days", default=7, show_default=True, help="The last days that have data.")
-def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
+def report(folder: str, out: Path, png: Path | None, days: int) -> None:
     """Write a page with plots of what the queues did. Needs no Spark."""
+    from holdfast.pipeline.lake import lake_at
     from holdfast.pipeline.report import write
-    from holdfast.pipeline.run import lake_at
 
     with plainly():
         click.echo(f"written to {write(lake_at(folder), out, days, png)}")
@@ -172,16 +206,16 @@ def report(folder: Path, out: Path, png: Path | None, days: int) -> None:
 @MASTER
 @CONF
 @click.option("--limit", default=50, show_default=True)
-def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
+def stuck(folder: str, master: str, conf: tuple[str, ...], limit: int) -> None:
     """Jobs that are held or wait for far longer than is usual in their queue."""
     def find(spark: SparkSession) -> DataFrame:
-        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.frames import load
         from holdfast.pipeline.stages import jobs
         from holdfast.pipeline.stages.stuck import stuck as find_stuck
 
         return find_stuck(load(spark, lake_at(folder).table("silver/jobs"), jobs.JOBS), dt.datetime.now(dt.UTC))
 
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import lake_at
 
     found = collect(folder, master, conf, find, limit)
     show("Stuck jobs", ["job", "queue", "why", "for", "usually at most", "attempts", "worker", "last error"], [
@@ -196,16 +230,18 @@ def stuck(folder: Path, master: str, conf: tuple[str, ...], limit: int) -> None:
 @CONF
 @click.option("--least", default=5.0, show_default=True, help="Sigmas from the usual.")
 @click.option("--limit", default=50, show_default=True)
-def anomalies(folder: Path, master: str, conf: tuple[str, ...], least: float, limit: int) -> None:
-    """Hours in which a queue was unlike the same hours of other weeks."""
+def anomalies(folder: str, master: str, conf: tuple[str, ...], least: float, limit: int) -> None:
+    """Hours in which a queue was unlike the same hours of other weeks: busier, slower, or silent."""
     def find(spark: SparkSession) -> DataFrame:
-        from holdfast.pipeline.refresh import load
+        from holdfast.pipeline.frames import load
         from holdfast.pipeline.stages import queues
         from holdfast.pipeline.stages.anomalies import anomalies as find_anomalies
 
-        return find_anomalies(load(spark, lake_at(folder).table("gold/queue_minute"), queues.QUEUE_MINUTE), least)
+        lake = lake_at(folder)
+        return find_anomalies(
+            load(spark, lake.table("gold/queue_minute"), queues.QUEUE_MINUTE), complete_until(lake), least)
 
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import complete_until, lake_at
 
     found = collect(folder, master, conf, find, limit)
     show("Anomalies", ["queue", "hour (UTC)", "what", "value", "usual", "sigmas"], [
@@ -215,10 +251,10 @@ def anomalies(folder: Path, master: str, conf: tuple[str, ...], least: float, li
 
 
 def collect(
-    folder: Path, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
+    folder: str, master: str, conf: tuple[str, ...], find: Callable[[SparkSession], DataFrame], limit: int
 ) -> list[Any]:
     """The first rows of what `find` makes of a lake that is there."""
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import lake_at
 
     with plainly():
         lake_at(folder)
@@ -229,25 +265,25 @@ def collect(
 @pipeline.command(epilog=examples("holdfast pipeline lineage DI…SQ --lake ./lake"))
 @click.argument("job")
 @LAKE
-def lineage(job: str, folder: Path) -> None:
+def lineage(job: str, folder: str) -> None:
     """Where a job came from and what came of it, as a tree. Needs no Spark."""
+    from holdfast.pipeline.lake import lake_at
     from holdfast.pipeline.lineage import family
-    from holdfast.pipeline.run import lake_at
 
-    def words(each: Relative) -> str:
+    def words(each: Relative) -> Text:
         row = each.job
-        mark = "[bold]" if row["job_id"] == job else ""
         error = f", {row['error'][:60]}" if row["error"] else ""
-        return f"{mark}{row['job_id']}{'[/bold]' if mark else ''} {row['queue']}: {row['outcome'] or 'open'}{error}"
+        told = f"{row['job_id']} {row['queue']}: {row['outcome'] or 'open'}{error}"
+        return Text(visible(told), style="bold" if row["job_id"] == job else "")
 
     def grow(tree: Tree, each: Relative) -> Tree:
         for child in each.children:
-            grow(tree.add(Text(visible(words(child)))), child)
+            grow(tree.add(words(child)), child)
         return tree
 
     with plainly():
         top = family(lake_at(folder), job)
-        console().print(grow(Tree(Text(visible(words(top)))), top))
+        console().print(grow(Tree(words(top)), top))
 
 
 @pipeline.command(epilog=examples(
@@ -281,30 +317,28 @@ def dead(url: str, queue: str, matching: str, is_retry: bool, yes: bool) -> None
 @LAKE
 @click.option("--day", default="", help="The day to replay, YYYY-MM-DD; the last by default.")
 @click.option("--queue", default="", help="Only this queue.")
-@click.option("--workers", default="1,2,4,8,16", show_default=True, help="Counts to try.")
-@click.option("--rate", "rates", default="1", show_default=True, help="How much faster jobs come; several with commas.")
-def plan(folder: Path, day: str, queue: str, workers: str, rates: str) -> None:
+@click.option("--workers", type=Numbers(int), default="1,2,4,8,16", show_default=True, help="Counts to try.")
+@click.option("--rate", "rates", type=Numbers(float), default="1", show_default=True,
+              help="How much faster jobs come; several with commas.")
+def plan(folder: str, day: str, queue: str, workers: list[int], rates: list[float]) -> None:
     """How long jobs would have waited with other workers and other rates. Needs no Spark."""
     import pyarrow.dataset as ds
 
-    from holdfast.pipeline.lake import LakeError
-    from holdfast.pipeline.plan import replay
-    from holdfast.pipeline.run import lake_at
+    from holdfast.pipeline.lake import LakeError, lake_at
+    from holdfast.pipeline.plan import COLUMNS, replay, runs
 
     with plainly():
-        table = lake_at(folder).table("silver/jobs")
+        table = lake_at(folder).table("silver/events")
         days = table.names()
         if not days or (day and day not in days):
-            raise LakeError(f"the lake has no jobs of {day or 'any day'}; it has {', '.join(days[-5:]) or 'none'}")
+            raise LakeError(f"the lake has no events of {day or 'any day'}; it has {', '.join(days[-5:]) or 'none'}")
         where = ds.field("queue") == queue if queue else None
-        rows = table.to_arrow(["ready_at", "run_ms", "queue"], [day or days[-1]], where).to_pylist()
-        trace = [(row["ready_at"].timestamp() * 1000, row["run_ms"]) for row in rows
-                 if row["ready_at"] is not None and row["run_ms"] is not None]
+        trace = runs(table.to_arrow(COLUMNS, [day or days[-1]], where).to_pylist())
         if not trace:
-            raise LakeError(f"no job of {day or days[-1]} was done{f' in {queue}' if queue else ''}: nothing to replay")
-        outcomes = [replay(trace, int(count), float(rate)) for rate in rates.split(",") for count in workers.split(",")]
+            raise LakeError(f"no job was run on {day or days[-1]}{f' in {queue}' if queue else ''}: nothing to replay")
+        outcomes = [replay(trace, count, rate) for rate in rates for count in workers]
         head = ["workers", "rate", "wait p50", "p95", "p99", "max", "busy", "drain"]
-        show(f"{len(trace)} jobs of {day or days[-1]}", head, [
+        show(f"{len(trace)} runs of {day or days[-1]}", head, [
             [str(each.workers), f"x{each.rate:g}", ms(each.wait_p50_ms), ms(each.wait_p95_ms), ms(each.wait_p99_ms),
              ms(each.wait_max_ms), f"{each.busy:.0%}", ms(each.drain_ms)] for each in outcomes
         ], "")

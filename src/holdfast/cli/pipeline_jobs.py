@@ -10,11 +10,11 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .groups import Group, examples
-from .pipeline import CONF, CONNECT, MASTER, driver, pipeline, plainly, session, show
+from .pipeline import CONF, CONNECT, MASTER, driver, ending, pipeline, plainly, session, show
 
 if TYPE_CHECKING:
     from holdfast.pipeline.importers.bring import Brought
-    from holdfast.pipeline.importers.found import Found, Unreadable
+    from holdfast.pipeline.importers.found import Found, Schedule, Unreadable
 
 REDIS = click.option("--redis", "redis_url", default="redis://127.0.0.1:6379/0", show_default=True,
                      help="The Redis of the other system.")
@@ -61,12 +61,13 @@ def backfill(
     job = Backfill(source, url, queue, rate or 0.0, body, state, form, not at_least_once)
     with plainly(), session(master, conf, "holdfast pipeline backfill") as spark:
         run = Run(spark, job)
-        before = run.prepare()
         if dry:
-            click.echo(f"{before.total} jobs, {before.done} of them added already; nothing was added")
-            for row in run.first(3):
+            now, rows = run.look(3)
+            click.echo(f"{now.total} jobs, {now.done} of them added already; nothing was added")
+            for row in rows:
                 click.echo(f"  {row}")
             return
+        before = run.prepare()
         bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with bar:
             task = bar.add_task("adding", total=before.total, completed=before.done)
@@ -94,8 +95,8 @@ def options(command: Any) -> Any:
 
 
 def bring_all(
-    system: str, found: Iterator[Found | Unreadable], source: Any, url: str, dry: bool, remove: bool, dead_queue: str,
-    running: bool, prefix: str,
+    system: str, found: Iterator[Found | Schedule | Unreadable], source: Any, url: str, dry: bool, remove: bool,
+    dead_queue: str, running: bool, prefix: str,
 ) -> None:
     from holdfast.pipeline.importers.bring import Wanted, bring
     from holdfast.pipeline.nodes import Nodes
@@ -109,8 +110,11 @@ def bring_all(
 
 
 def tell(system: str, brought: Brought, dry: bool) -> None:
-    show(f"{'Would be added' if dry else 'Added'} from {system}", ["queue", "jobs"],
-         [[name, f"{count:,}"] for name, count in brought.queues.most_common()], f"{system} has no jobs to bring")
+    rows = [[name, f"{count:,}"] for name, count in brought.queues.most_common()]
+    show(f"{'Would be added' if dry else 'Added'} from {system}", ["queue", "jobs"], rows,
+         "nothing new was added" if brought.there else f"{system} has no jobs to bring")
+    if brought.there:
+        click.echo(f"{brought.there} were here already: an earlier import brought them")
     states = ", ".join(f"{count} {name}" for name, count in brought.added.items())
     if states:
         click.echo(f"of these: {states}")
@@ -120,6 +124,8 @@ def tell(system: str, brought: Brought, dry: bool) -> None:
     for name, count in brought.left.items():
         how = "--dead-queue NAME brings them" if name == "dead" else "--running brings them"
         click.echo(f"left where they are: {count} {name} ({how})")
+    for words in brought.schedules:
+        click.echo(f"not brought, for it is no job: {words}. See docs/how-to/run-jobs-on-a-schedule.md")
     if brought.removed:
         click.echo(f"{brought.removed} were taken out of {system}")
     if brought.unreadable:
@@ -187,7 +193,7 @@ def work(
     with plainly(), driver(master, conf, f"holdfast pipeline work {name}") as spark:
         query = start(spark, url, name, str(checkpoint.absolute()), options, once,
                       lambda done, failed: click.echo(f"{done} jobs done, {failed} failed"))
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+        done = ending()
+        while not query.awaitTermination(1):
+            if done.is_set():
+                query.stop()

@@ -16,7 +16,8 @@ from .java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MASTER: Final = "local[*]"
+MASTER: Final = "local[*,4]"
+"""All cores, and each task is tried four times, as on a cluster: with `local[*]` the first that fails is the end."""
 
 NEEDED: Final = {
     "spark.sql.session.timeZone": "UTC",

@@ -84,15 +84,13 @@ def start(
     nodes = Nodes(url)
 
     def batch(rows: DataFrame, number: int) -> None:
+        # One action, and nothing kept at the executors: what they lose is run again, and no second action asks for it.
         ended = rows.select(*COLUMNS).mapInArrow(
-            lambda batches: handled(batches, place, folder, url), OUTCOME).cache()
-        try:
-            counts = {row.kind: row["count"] for row in ended.groupBy("kind").count().collect()}
-            told = commands(ended.where("kind != 'done' OR result IS NOT NULL").collect())
-        finally:
-            ended.unpersist()
+            lambda batches: handled(batches, place, folder, url), OUTCOME).collect()
+        told = commands(row for row in ended if row.kind != "done" or row.result is not None)
+        done = sum(row.kind == "done" for row in ended)
         tell_nodes(nodes, told)
-        tell(counts.get("done", 0), sum(counts.values()) - counts.get("done", 0))
+        tell(done, len(ended) - done)
 
     writer = jobs.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")).start()

@@ -18,7 +18,7 @@ from holdfast.client.resp import Arg
 from holdfast.pipeline.nodes import Nodes
 from holdfast.pipeline.sinks.adder import Adder
 
-from .found import DEAD, RUNNING, Found, Unreadable
+from .found import DEAD, RUNNING, Found, Schedule, Unreadable
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -56,23 +56,32 @@ class Brought:
     queues: Counter[str] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
     """By the name of the task that they call, where the other system has such."""
+    there: int = 0
+    """What an earlier import had brought."""
     left: Counter[str] = field(default_factory=Counter)
+    schedules: list[str] = field(default_factory=list)
+    """What makes jobs again and again there, and does not come over."""
     removed: int = 0
     unreadable: int = 0
     examples: list[str] = field(default_factory=list)
 
 
 def bring(
-    found: Iterable[Found | Unreadable], nodes: Nodes | None, wanted: Wanted, source: Redis | None = None,
+    found: Iterable[Found | Schedule | Unreadable], nodes: Nodes | None, wanted: Wanted, source: Redis | None = None,
     tell: Callable[[Brought], None] = lambda brought: None,
 ) -> Brought:
     """Add what was found, window by window."""
     brought = Brought()
-    adder = None if wanted.dry or nodes is None else Adder(nodes, TIMEOUT_S, has_keys=True)
+    adder = None
+    if not wanted.dry and nodes is not None:
+        nodes.members()  # a cluster that is not there is told before anything is read
+        adder = Adder(nodes, TIMEOUT_S, has_keys=True)
     for window in windows(chosen(found, wanted, brought)):
+        was_there = [False] * len(window)
         if adder is not None:
-            adder.add([words(job, wanted) for job in window])
-        for job in window:
+            was_there = adder.add([words(job, wanted) for job in window])
+        brought.there += sum(was_there)
+        for job in (job for job, is_old in zip(window, was_there, strict=True) if not is_old):
             brought.added[job.state] += 1
             brought.queues[queue_of(job, wanted)] += 1
             if "task" in job.headers:
@@ -83,12 +92,14 @@ def bring(
     return brought
 
 
-def chosen(found: Iterable[Found | Unreadable], wanted: Wanted, brought: Brought) -> Iterator[Found]:
+def chosen(found: Iterable[Found | Schedule | Unreadable], wanted: Wanted, brought: Brought) -> Iterator[Found]:
     for each in found:
         if isinstance(each, Unreadable):
             brought.unreadable += 1
             if len(brought.examples) < SHOWN:
                 brought.examples.append(str(each))
+        elif isinstance(each, Schedule):
+            brought.schedules.append(str(each))
         elif (each.state == RUNNING and not wanted.running) or (each.state == DEAD and not wanted.dead_queue):
             brought.left[each.state] += 1
         else:
@@ -114,7 +125,7 @@ def words(job: Found, wanted: Wanted) -> list[Arg]:
     flat: list[Arg] = [text for pair in headers.items() for text in (pair[0], cut(pair[1]))]
     key = f"{job.system}:{job.id}"
     made: list[Arg] = ["ADDJOB", queue_of(job, wanted), job.body, int(TIMEOUT_S * 1000), "UNIQUE", key, "WINDOW", KEY_S,
-                       "HEADERS", len(headers), *flat]
+                       "SAYDUP", "HEADERS", len(headers), *flat]
     if job.at > time.time():
         made += ["AT", math.ceil(job.at)]
     if job.priority is not None:
@@ -129,14 +140,22 @@ def cut(words: str) -> bytes:
 def take_out(source: Redis, window: list[Found]) -> int:
     """Remove exactly these entries; how many were still there."""
     pipe: Any = source.pipeline(transaction=False)
+    counted: list[bool] = []
     for job in window:
-        if job.place is not None:
-            key, raw = job.place
-            kind = source.type(key)
-            if kind == b"list":
-                pipe.lrem(key, 1, raw)
-            elif kind == b"zset":
-                pipe.zrem(key, raw)
-            elif kind == b"hash":
-                pipe.hdel(key, raw)
-    return sum(int(count) for count in pipe.execute())
+        if job.place is None:
+            continue
+        key, raw = job.place
+        kind = source.type(key)
+        if kind == b"list":
+            pipe.lrem(key, 1, raw)
+        elif kind == b"zset":
+            pipe.zrem(key, raw)
+        elif kind == b"hash":
+            pipe.hdel(key, raw)
+        else:
+            continue
+        counted.append(True)
+        if job.also:
+            pipe.delete(*job.also)
+            counted.append(False)
+    return sum(int(count) for count, is_one in zip(pipe.execute(), counted, strict=True) if is_one)

@@ -6,6 +6,7 @@
     bull:<queue>:delayed                 by (unix milliseconds << 12) + counter
     bull:<queue>:failed                  by when
     bull:<queue>:waiting-children        parents that wait for their children
+    bull:<queue>:repeat                  what makes jobs again and again, by when it does next; repeat:<id> is a hash
     bull:<queue>:<id>                    hash: name, data, opts, timestamp, atm (attempts made), failedReason, …
 """
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from .found import DEAD, RETRYING, RUNNING, SCHEDULED, WAITING, Found, Unreadable
+from .found import DEAD, RETRYING, RUNNING, SCHEDULED, WAITING, Found, Schedule, Unreadable
 from .sidekiq import by_score, named, oldest_first, parsed, text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ MARKER: Final = b"0:"
 """Older versions leave an entry that is no job, to wake workers."""
 
 
-def bullmq(redis: Redis, namespace: str = "bull") -> Iterator[Found | Unreadable]:
+def bullmq(redis: Redis, namespace: str = "bull") -> Iterator[Found | Schedule | Unreadable]:
     """All of BullMQ's jobs that are not completed."""
     names = sorted(text(key)[len(namespace) + 1:-len(":meta")] for key in redis.scan_iter(f"{namespace}:*:meta"))
     for queue in names:
@@ -39,6 +40,20 @@ def bullmq(redis: Redis, namespace: str = "bull") -> Iterator[Found | Unreadable
             for raw, score in by_score(redis, key):
                 at = int(score) / 4096 / 1000 if state == SCHEDULED else 0.0
                 yield from one(redis, namespace, queue, key, raw, state, at)
+        for raw, _ in by_score(redis, f"{namespace}:{queue}:repeat"):
+            said: Any = redis.hgetall(f"{namespace}:{queue}:repeat:{text(raw)}")
+            yield schedule_of(queue, raw, said)
+
+
+def schedule_of(queue: str, raw: bytes, said: dict[bytes, bytes]) -> Schedule:
+    """A job scheduler; older versions have all of it in its name, `name:id:end:zone:pattern`."""
+    every = said.get(b"every")
+    if every:
+        when = f"every {int(every) / 1000:g} s"
+    else:
+        pattern = text(said.get(b"pattern") or raw.rpartition(b":")[2])
+        when = f"cron {pattern}" + (f" in {text(said[b'tz'])}" if b"tz" in said else "")
+    return Schedule(text(said.get(b"name") or raw.partition(b":")[0]), queue, when)
 
 
 def one(
@@ -64,5 +79,5 @@ def job_of(queue: str, key: str, raw: bytes, state: str, at: float, job: dict[by
         # 1 is the highest of two million there; none is above all.
         None if not priority else max(0, 4 - priority // 1000), attempts, error,
         named({"name": text(job[b"name"]), "attempts": options.get("attempts"), "created-ms": text(job[b"timestamp"])}),
-        (key, raw),
+        (key, raw), (key.rpartition(":")[0] + f":{text(raw)}",),
     )

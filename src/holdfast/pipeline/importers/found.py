@@ -31,7 +31,21 @@ class Found:
     headers: dict[str, str] = field(default_factory=dict)
     place: tuple[str, bytes] | None = None
     """Where it lies there, for taking it out: the key, and the raw value in it."""
+    also: tuple[str, ...] = ()
+    """Keys of its own that go with it when it is taken out."""
 
 
 class Unreadable(ValueError):
     """An entry of the other system that cannot be understood; it is counted, shown and left where it is."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Something that makes jobs again and again there. It is no job, so it is named and left."""
+
+    name: str
+    queue: str
+    when: str
+
+    def __str__(self) -> str:
+        return f"{self.name} into {self.queue}, {self.when}"

@@ -2,6 +2,7 @@
 
     rq:queues                          set of rq:queue:<name>
     rq:queue:<name>                    list of ids, RPUSH and LPOP
+    rq:queue:<name>:intermediate       list of ids that a worker has just taken
     rq:job:<id>                        hash: data (zlib-compressed pickle), origin, timeout, started_at, …
     rq:results:<id>                    stream of what came of it: exc_string (base64 of zlib)
     rq:scheduled:<name>                by unix time: enqueue_at, and retries with an interval
@@ -30,6 +31,8 @@ def rq(redis: Redis, namespace: str = "rq") -> Iterator[Found | Unreadable]:
     for full in sorted(text(each) for each in redis.smembers(f"{namespace}:queues")):
         name = full.removeprefix(f"{namespace}:queue:")
         yield from ids_of(redis, namespace, full, name, WAITING, ((each, 0.0) for each in lrange_all(redis, full)))
+        taken = f"{full}:intermediate"  # a worker has it, and has not begun
+        yield from ids_of(redis, namespace, taken, name, RUNNING, ((each, 0.0) for each in lrange_all(redis, taken)))
         for registry, state in REGISTRIES.items():
             key = f"{namespace}:{registry}:{name}"
             times = ((each, score if state == SCHEDULED else 0.0) for each, score in by_score(redis, key))
@@ -46,8 +49,9 @@ def ids_of(
         if not job:
             continue  # RQ leaves ids behind whose job has expired
         error = job.get(b"exc_info") or last_error(redis, f"{namespace}:results:{job_id}")
-        yield parsed(raw, key, lambda raw=raw, job=job, at=at, job_id=job_id, error=error: job_of(
-            job_id, queue, key, raw, state, at, job, error))
+        also = (f"{namespace}:job:{job_id}", f"{namespace}:results:{job_id}")
+        yield parsed(raw, key, lambda raw=raw, job=job, at=at, job_id=job_id, error=error, also=also: job_of(
+            job_id, queue, key, raw, state, at, job, error, also))
 
 
 def last_error(redis: Redis, key: str) -> bytes:
@@ -58,7 +62,8 @@ def last_error(redis: Redis, key: str) -> bytes:
 
 
 def job_of(
-    job_id: str, queue: str, key: str, raw: bytes, state: str, at: float, job: dict[bytes, bytes], error: bytes
+    job_id: str, queue: str, key: str, raw: bytes, state: str, at: float, job: dict[bytes, bytes], error: bytes,
+    also: tuple[str, ...] = (),
 ) -> Found:
     data = job[b"data"]
     try:
@@ -75,5 +80,5 @@ def job_of(
         "rq", job_id, queue, body, state, at, None, int(has_run), error.decode("utf-8", "replace"),
         named({"description": text(job.get(b"description", b"")), "timeout": text(job.get(b"timeout", b"")),
                "created-at": text(job.get(b"created_at", b"")), "origin": text(job.get(b"origin", b""))}),
-        (key, raw),
+        (key, raw), also,
     )

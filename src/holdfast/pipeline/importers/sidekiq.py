@@ -3,6 +3,7 @@
     queues              set of names
     queue:<name>        list, newest first: LPUSH and RPOP
     schedule retry dead sorted sets of jobs by the time they are due, or died
+    processes           set of processes; <process>:work is a hash of what each of its threads runs
 
 A job is {"class", "args", "jid", "queue", "retry", "created_at", "enqueued_at", "retry_count", "error_class", …}. Times
 are seconds as floats, or milliseconds as whole numbers since Sidekiq 8.
@@ -12,19 +13,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .found import DEAD, RETRYING, SCHEDULED, Found, Unreadable
+from .found import DEAD, RETRYING, RUNNING, SCHEDULED, Found, Unreadable
 
 if TYPE_CHECKING:
     from redis import Redis
 
 PAGE: Final = 1000
+WORK: Final = ("work", "workers")
+"""How the hash is called now, and was before Sidekiq 7."""
 SETS: Final = {"schedule": SCHEDULED, "retry": RETRYING, "dead": DEAD}
 
 
 def sidekiq(redis: Redis, namespace: str = "") -> Iterator[Found | Unreadable]:
-    """All of Sidekiq's jobs but those that a process of it is running."""
+    """All of Sidekiq's jobs, those that a process of it is running, too: they are in no other place there."""
     before = f"{namespace}:" if namespace else ""
     for name in sorted(text(each) for each in redis.smembers(f"{before}queues")):
         key = f"{before}queue:{name}"
@@ -35,6 +39,11 @@ def sidekiq(redis: Redis, namespace: str = "") -> Iterator[Found | Unreadable]:
         for raw, score in by_score(redis, key):
             at = 0.0 if state == DEAD else score
             yield parsed(raw, key, lambda raw=raw, key=key, state=state, at=at: job_of(raw, "", key, state, at))
+    for process in sorted(text(each) for each in redis.smembers(f"{before}processes")):
+        for word in WORK:
+            key = f"{before}{process}:{word}"
+            for _, raw in redis.hscan_iter(key):
+                yield parsed(raw, key, lambda raw=raw, key=key: running_of(raw, key))
 
 
 def resque(redis: Redis, namespace: str = "resque") -> Iterator[Found | Unreadable]:
@@ -64,6 +73,14 @@ def job_of(raw: bytes, queue: str, key: str, state: str = "waiting", at: float =
                "tags": job.get("tags")}),
         (key, raw),
     )
+
+
+def running_of(raw: bytes, key: str) -> Found:
+    """What a thread runs: its process has it in memory, so there is nothing to take out."""
+    held = json.loads(raw)
+    job = held["payload"]
+    payload = job if isinstance(job, str) else json.dumps(job)
+    return replace(job_of(payload.encode(), str(held["queue"]), key, RUNNING), place=None)
 
 
 def resque_job(raw: bytes, queue: str, key: str, number: int, state: str = "waiting", at: float = 0.0) -> Found:

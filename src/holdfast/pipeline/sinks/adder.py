@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 
 from holdfast.client.errors import BadRequest, Error, Refused, Unknown
-from holdfast.client.resp import Arg
+from holdfast.client.resp import Arg, Reply
 from holdfast.client.target import Target
 from holdfast.pipeline.nodes import Nodes
 
@@ -26,45 +26,55 @@ class Adder:
         self.has_keys = has_keys
         self.retries = retries
 
-    def add(self, window: list[list[Arg]]) -> int:
-        """Add all of a window; how many that are. `Refused` if some were refused to the end."""
-        left = window
+    def add(self, window: list[list[Arg]]) -> list[bool]:
+        """Add all of a window; for each whether it was there already (where it asks that by SAYDUP). `Refused` if some
+        were refused to the end."""
+        left = list(range(len(window)))
+        was_there = [False] * len(window)
+        in_doubt: set[int] = set()
         last: Error | None = None
         for attempt in range(self.retries + 1):
-            left, last = self.once(left, attempt)
+            replies = self.once([window[i] for i in left], attempt)
+            again: list[int] = []
+            for i, reply in zip(left, replies, strict=True):
+                if isinstance(reply, Error):
+                    last = reply
+                    again.append(i)
+                    if isinstance(reply, Unknown):
+                        in_doubt.add(i)
+                else:  # what is found by a second try may be of the first
+                    was_there[i] = is_existing(reply) and i not in in_doubt
+            left = again
             if not left:
-                return len(window)
+                return was_there
             if attempt < self.retries:
                 time.sleep(PAUSE_S * 2**attempt)
         assert last is not None
-        kinds = Counter(str(words[1]) for words in left).most_common(3)
+        kinds = Counter(str(window[i][1]) for i in left).most_common(3)
         raise Refused(f"{len(left)} jobs were refused {self.retries + 1} times, the last time because: {last.text} "
                       f"(queues: {', '.join(f'{name} {count}' for name, count in kinds)})", last.code)
 
-    def once(self, window: list[list[Arg]], attempt: int) -> tuple[list[list[Arg]], Error | None]:
-        """Those that have to be sent again, and why."""
+    def once(self, window: list[list[Arg]], attempt: int) -> list[Reply]:
+        """The answers; those that are errors have to be sent again."""
         try:
             replies = self.nodes.ask_many(self.target(attempt), window, self.timeout_s)
         except Refused as error:
-            return window, error
+            return [error] * len(window)
         except Unknown as error:
             if self.has_keys:
-                return window, error
+                return [error] * len(window)
             said = f"{error.text}. Jobs may have been added: without unique keys they cannot be sent again safely"
             raise Unknown(said, error.code) from error
-        again: list[list[Arg]] = []
-        last: Error | None = None
         for words, reply in zip(window, replies, strict=True):
             if isinstance(reply, Refused) or (isinstance(reply, Unknown) and self.has_keys):
-                last = reply
-                again.append(words)
-            elif isinstance(reply, Unknown):
+                continue
+            if isinstance(reply, Unknown):
                 said = "The job may yet be handed out: without unique keys it cannot be sent again safely"
                 raise Unknown(f"{reply.text}. {said} (in queue {words[1]!r})", reply.code)
-            elif isinstance(reply, Error):
+            if isinstance(reply, Error):
                 size = len(words[2]) if isinstance(words[2], bytes | str) else 0
                 raise BadRequest(f"{reply.text} (in queue {words[1]!r}, a body of {size} bytes)", reply.code)
-        return again, last
+        return replies
 
     def target(self, attempt: int) -> Target:
         """The first node that was named, then any."""
@@ -75,3 +85,8 @@ class Adder:
         except (Refused, Unknown):
             targets = list(self.nodes.named)
         return targets[attempt % len(targets)]
+
+
+def is_existing(reply: Reply) -> bool:
+    """Whether the answer to an ADDJOB with SAYDUP says that the key was taken."""
+    return isinstance(reply, list) and len(reply) > 1 and reply[1] == b"existing"

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from . import sketches
-from .names import HANDED, LOST, NACKED, OUTCOMES, REFUSED
+from .names import HANDED, LOST, NACKED, OUTCOMES, REFUSED, SILENT
 from .schema import schema
 from .tallies import fact, happened, lasted, number_of, tallied
 
@@ -37,13 +37,16 @@ def per_minute(events: DataFrame, jobs: DataFrame) -> DataFrame:
     not ended before it."""
     is_again = (F.col("type") == HANDED) & (F.col("attempt") > 1)
     word = F.create_map(*[F.lit(each) for pair in OF_EVENTS.items() for each in pair])[F.col("type")]
-    of_events = happened(events.where(F.col("type").isin(*OF_EVENTS)), ["queue"], fact(
+    # Whether a worker had a job whose node fell silent is known from all of its events, so from its row.
+    is_told = ~((F.col("type") == LOST) & F.coalesce(F.col("cause") == SILENT, F.lit(False)))
+    of_events = happened(events.where(F.col("type").isin(*OF_EVENTS) & is_told), ["queue"], fact(
         F.when(is_again, AGAIN).otherwise(word), F.col("at"),
         n=F.when(F.col("type") == REFUSED, F.col("count")).otherwise(1),
     ))
     of_jobs = happened(
         jobs, ["queue"], fact("added", F.col("added_at")), fact(F.col("outcome"), F.col("ended_at")),
         fact("begun", F.coalesce("added_at", "first_at")),
+        fact(F.when(F.col("silent_losses") > 0, "lost"), F.col("silent_at"), n=F.col("silent_losses")),
         lasted("wait_ms", F.col("first_handed_at"), F.col("wait_ms")),
         lasted("run_ms", F.col("ended_at"), F.col("run_ms")),
     )

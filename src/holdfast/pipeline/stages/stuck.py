@@ -1,8 +1,9 @@
 """Jobs that are stuck: a worker has them and says nothing, or nobody takes them though others are taken.
 
-Held: handed out, not ended, and for longer than FACTOR times what jobs of its queue take at most (the 99th percentile
-of its runs), and longer than its lease. Waiting: could be handed out for longer than FACTOR times what jobs of its
-queue wait at most. A minute is never too long.
+Held: a worker has it, its lease as last extended is over, and it has had it for longer than FACTOR times what jobs of
+its queue take at most (the 99th percentile of its runs). Waiting: it could be handed out, after any delay, for longer
+than FACTOR times what jobs of its queue wait at most. A minute is never too long. A job that was taken out of its queue
+by a client waits for that client.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from .jobs import ms
+from .names import ASIDE, HELD, WAITING
 from .schema import schema
 
 STUCK: Final = schema("""
@@ -29,14 +31,19 @@ def stuck(jobs: DataFrame, now: dt.datetime) -> DataFrame:
         F.percentile_approx("run_ms", 0.99).alias("run_p99"), F.percentile_approx("wait_ms", 0.99).alias("wait_p99")
     )
     at = F.lit(now)
-    is_held = F.col("last_handed_at").isNotNull()
+    # Rows of an earlier version do not say what a job does.
+    state = F.coalesce("state", F.when(F.col("last_handed_at").isNotNull(), HELD).otherwise(WAITING))
+    is_held = F.col("why") == HELD
     usual_ms = F.coalesce(F.when(is_held, F.col("run_p99")).otherwise(F.col("wait_p99")), F.lit(0.0))
-    since = F.when(is_held, F.col("last_handed_at")).otherwise(F.col("ready_at"))
-    bound = F.greatest(usual_ms * FACTOR, F.lit(LEAST_MS), F.when(is_held, F.col("lease_ms")).cast("double"))
+    waits_since = F.coalesce(F.greatest("due_at", "state_at"), "ready_at")
+    since = F.when(is_held, F.col("last_handed_at")).otherwise(waits_since)
+    lease_until = F.coalesce("lease_until", F.timestamp_micros(
+        F.unix_micros("last_handed_at") + 1000 * F.coalesce("lease_ms", F.lit(0))))
+    bound = F.greatest(usual_ms * FACTOR, F.lit(LEAST_MS))
     return (
-        jobs.where(F.col("outcome").isNull()).join(usual, "queue", "left")
+        jobs.where(F.col("outcome").isNull()).withColumn("why", state).where(F.col("why") != ASIDE)
+        .join(usual, "queue", "left")
         .withColumn("since", since).withColumn("for_ms", ms(F.col("since"), at)).withColumn("usual_ms", usual_ms)
-        .withColumn("why", F.when(is_held, "held").otherwise("waiting"))
-        .where(F.col("for_ms") > bound)
+        .where((F.col("for_ms") > bound) & (~is_held | (lease_until < at)))
         .orderBy(F.desc("for_ms")).to(STUCK)
     )
