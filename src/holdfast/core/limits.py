@@ -156,6 +156,18 @@ HISTORY_COUNT_DEFAULT: Final = 1000
 HISTORY_COUNT_MAX: Final = 100_000
 """Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""
 
+PAST_SECONDS: Final = 3600
+PAST_MINUTES: Final = 1440
+PAST_QUEUES: Final = 64
+"""What a node remembers of its figures (past.py): an hour by seconds and a day by minutes, which is 200 KB for a queue;
+with all queues together 13 MB at most."""
+
+PAST_QUIET_S: Final = 60
+"""A queue in which nothing happened for so long gives its rows to another that is busy, where there are too many."""
+
+PAST_SMEARED_S: Final = 3
+"""Seconds that a look may come late without a gap: what was counted since is shared among them."""
+
 RATE_MAX: Final = 1_000_000
 """Of a rate, per whatever unit: more than a node hands out in a second."""
 

@@ -118,6 +118,7 @@ from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
 from holdfast.core.overflow import Overflow
+from holdfast.core.past import Past
 from holdfast.core.peers import ME, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
@@ -245,6 +246,7 @@ class Node:
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
         self.census: Census = Census()
+        self.past: Past = Past()
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
         self.salvage: Salvage = Salvage()  # what a damaged journal has left, until all were asked
         self.alone_until: i64 = 0  # until then what we had before a restart is not queued unless a holder was asked

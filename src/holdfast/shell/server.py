@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects, membership, peers
+from holdfast.core import effects, membership, past, peers
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -218,6 +218,7 @@ class Server:
             await asyncio.sleep(SWEEP_S)
             seconds += 1
             self.sockets.sweep()
+            past.sample(self.node)
             self.keeping.tick()
             if self.keeping.has_failed() and self.bus is not None:
                 await self.give_up_place()
