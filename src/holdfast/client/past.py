@@ -73,8 +73,7 @@ def read_sums(reply: Reply) -> list[Sums]:
 
 
 def added_up(pasts: Iterable[Past]) -> Past | None:
-    """Several nodes, or several queues, as one; None where there is nothing to add up. Rows begin where the last of them
-    begins, and end where the first of them ends."""
+    """Several nodes, or several queues, as one: the times that all of them tell of. None where there is nothing."""
     many = [each for each in pasts if each.columns[COLUMNS[0]]]
     if not many:
         return None

@@ -5,19 +5,17 @@ says at which node we are.
 """
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Awaitable
 from typing import Any
 
-from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
+from holdfast.client.errors import Error, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.resp import Argv, Reply, to_text
+from holdfast.client.resp import to_text
 from holdfast.console import names
 from holdfast.core import states
 from holdfast.gateway import models
-from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
+from holdfast.gateway.members import NEAR, NodeView, at, at_each, nodes, read_nodes
 from holdfast.gateway.queues import figures
 
 PAGE = 50
@@ -32,8 +30,6 @@ COLUMNS = [
 BUSY = "busy"
 COUNTED = {"leased": "out", "delayed": "delayed", "retrying": "retrying", "dead": "dead-kept"}
 """States of which a queue knows how many there are."""
-ANSWER_S = 2.0
-"""A node takes milliseconds; one that takes so long is stopped, or cut off and not yet missed."""
 LOOK_S = 0.5
 """A page whose filter fits few of a million jobs is shown after this long, with a link to look on."""
 LOOK_MOST_S = 3.0
@@ -52,49 +48,6 @@ SETTING_HINTS = {
     "ttl": "seconds jobs live that do not say it; 0: a day", "onexpire": "drop, dead: whose time is over",
     "journal": "shared, own", "fsync": "default, always, adds, everysec, no",
 }
-
-
-async def at(asking: AsyncQueue, near: str, *words: str | int) -> Any:
-    """A command at one node. Error replies are raised, and NoAnswer: a node that hangs must not make the page hang.
-
-    The client asks another node where it cannot reach the one that is meant; so it says who it is, too.
-    """
-    who, reply = await in_time(near, asking.channel.call_many([argv("CLUSTER", "MYID"), argv(*words)], near))
-    if models.plain(who)[:NEAR] != near:
-        raise Unreachable(f"node {near} cannot be reached")
-    return reply
-
-
-async def at_each(asking: AsyncQueue, members: list[NodeView], *words: str | int) -> dict[str, Any]:
-    """A command at all nodes at once: answers by node id (see `at`). Who does not answer is not among them."""
-    commands = [argv("CLUSTER", "MYID"), argv(*words)]
-    asked = [in_time(node.near, asking.channel.call_many(commands, node.near)) for node in members if node.is_linked]
-    replies = await asyncio.gather(*(or_none(each) for each in asked))
-    return {models.plain(reply[0]): reply[1] for reply in replies if reply is not None}
-
-
-def argv(*words: str | int) -> Argv:
-    return [str(words[0]).encode(), *words[1:]]
-
-
-async def in_time(near: str, asked: Awaitable[list[Reply]]) -> list[Any]:
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            replies = await asked
-    except TimeoutError:
-        raise NoAnswer(f"node {near} has not answered for {ANSWER_S:g} s") from None
-    for reply in replies:
-        if isinstance(reply, Error):
-            raise reply
-    return list(replies)
-
-
-async def or_none(asked: Awaitable[list[Any]]) -> list[Any] | None:
-    """None where nobody answers; that somebody says no is another matter."""
-    try:
-        return await asked
-    except (Unreachable, Unknown):
-        return None
 
 
 def ranked(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:

@@ -403,3 +403,46 @@ class History(Model):
 def record(row: dict[str, Any]) -> Record:
     headers = row.get("headers")
     return Record(**{**plain(row), "headers": None if headers is None else dict(plain(headers))})
+
+
+Row = list[float | None]
+
+
+class Past(Model):
+    """Figures of the past by columns, a value for each time. Null: nobody looked at that time."""
+
+    queue: Annotated[str, Field(description="or * for all that the caller may see")]
+    step: Literal["second", "minute"]
+    time: Annotated[list[int], Field(description="unix seconds at which each row begins")]
+    added: Annotated[Row, Field(description="per second, as the next five")]
+    taken: Row
+    done: Row
+    failed: Row
+    died: Row
+    expired: Row
+    queued: Annotated[Row, Field(description="the most at any moment of the row, as the next two")]
+    leased: Row
+    delayed: Row
+    longest_wait: Annotated[Row, Field(description="seconds")]
+    since: Annotated[dict[str, Unix], Field(description="from when on each node is in the rows, by id: a node that is "
+                                                        "started again begins anew")]
+    silent: Annotated[list[str], Field(description="ids of nodes whose share is missing")]
+    is_cut: Annotated[bool, Field(description="the caller may see more queues than were added up")]
+
+
+class CurrentProblem(Model):
+    """One thing that is wrong now."""
+
+    kind: Annotated[str, Field(description="a word for programs: node-away, queue-paused, nobody-works, …")]
+    level: Annotated[Literal["bad", "remark"], Field(description="bad: somebody should do something now")]
+    what: str
+    cause: str
+    do: Annotated[str, Field(description="what helps")]
+    command: Annotated[str, Field(description="what to type, where one command helps")]
+    queue: str | None
+    node: str | None
+    since: Unix | None
+
+
+class CurrentProblems(Model):
+    problems: list[CurrentProblem]

@@ -69,7 +69,7 @@ def test_a_clock_that_is_put_back_breaks_nothing() -> None:
 
 
 def test_memory_is_bounded_by_rings_of_fixed_size_and_their_number() -> None:
-    """More queues than rings: those that were quiet give theirs up; while all are busy, the rest is only in the sums."""
+    """More queues than rings: quiet ones give theirs up; while all are busy, the rest is only in the sum."""
     bench = Bench(sessions=1)
     after(bench)
     for number in range(PAST_QUEUES + 10):
