@@ -40,16 +40,9 @@ COUNT_MOST = 2000
 """Asked for at a time where few jobs fit: the node looks at ten times as many, a few milliseconds' work."""
 DEAD_LOOKED_AT = 1000
 """Dead jobs a page of signatures is made from; it says so if there may be more."""
-SETTING_HINTS = {
-    "maxlen": "jobs at one node; 0: no bound", "totalmaxlen": "jobs at all nodes; 0: no bound",
-    "paused": "none, in, out, all", "rate": "hand-outs, as in 10/s; none", "burst": "at once after a pause",
-    "concurrency": "with workers at a time; 0: no bound", "attempts": "then a job is dead; 0: as it says itself",
-    "backoff": "seconds, or first:most", "retention": "seconds dead jobs are kept; 0: as the node says",
-    "ttl": "seconds jobs live that do not say it; 0: a day", "onexpire": "drop, dead: whose time is over",
-    "journal": "shared, own", "fsync": "default, always, adds, everysec, no",
-}
-
-
+CODE = re.compile(
+    r"((?:^|[:(\[] ?)(?=[1-5]\d\d\b)|\b(?:code|status|errno|exit|http|smtp)[ =:]*)(\d{1,5})\b", re.IGNORECASE)
+"""A number that says what kind of error it is: 550 of a mail server, 404, errno 28."""
 def ranked(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
     """Queues, which come by name, with the largest figure first, or with a minus before it the smallest. BUSY is what
     goes on now: jobs that come and go, then those that wait, then how long. console.js ranks in the same way."""
@@ -180,11 +173,17 @@ def rank(row: dict[str, Any]) -> int:
 
 
 def signature(error: str) -> str:
-    """What is the same in errors that differ by a number, an id or an address."""
+    """What is the same in errors that differ by a number, an id or an address. A code is no such number."""
     line = error.strip().splitlines()[-1] if error.strip() else "(no error was given)"
     line = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b", "#", line)
     line = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", line)
-    return re.sub(r"\d+", "#", line)[:200]
+    kept = CODE.sub(lambda found: found[1] + found[2].translate(AS_LETTERS), line)
+    return re.sub(r"\d+", "#", kept).translate(AS_DIGITS)[:200]
+
+
+AS_LETTERS = {ord("0") + digit: 0xE000 + digit for digit in range(10)}
+"""Digits that are to be kept, for a moment: letters that no text has."""
+AS_DIGITS = {letter: digit for digit, letter in AS_LETTERS.items()}
 
 
 async def dead_by_signature(asking: AsyncQueue, queue: str) -> tuple[list[dict[str, Any]], bool]:

@@ -18,11 +18,11 @@ from starlette.exceptions import HTTPException
 
 from holdfast.client.errors import Error
 from holdfast.client.resp import to_text
-from holdfast.console import acts, charts, data, names, session
+from holdfast.console import acts, charts, data, fields, names, session, trouble
 from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
 from holdfast.core import states
 from holdfast.core.rights import PRODUCE, READ
-from holdfast.gateway import live, members, models
+from holdfast.gateway import live, members, models, past
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.problems import Unauthorized, status_of
 from holdfast.gateway.queues import name_of, totals
@@ -157,10 +157,24 @@ async def logout(seen: Acting) -> Response:
 async def dashboard(seen: Seen) -> Response:
     if not seen.may(READ) and seen.menu():  # what there is for somebody who only adds, or works
         return guarded(RedirectResponse(f"/console/{seen.menu()[-1][0]}"), seen)
-    rows = await seen.figures()
-    return seen.page("dashboard", sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST], most=BUSIEST,
-                     count=len(rows), by=data.BUSY, columns=data.COLUMNS,
+    rows, wrong = await asyncio.gather(seen.figures(), trouble.now(seen))
+    return seen.page("dashboard", wrong=wrong, sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST],
+                     most=BUSIEST, count=len(rows), by=data.BUSY, columns=data.COLUMNS,
                      members=members.told(await members.nodes(seen.asking), seen.silent))
+
+
+@router.get("/problems")
+async def problems(seen: Seen) -> Response:
+    """The part of the dashboard that says what is wrong, for a page that is open."""
+    return seen.page("problems", wrong=await trouble.now(seen))
+
+
+@router.get("/past.json")
+async def past_json(seen: Seen, queue: Coded = "", step: past.Step = "second") -> dict[str, Any]:
+    """The figures of the last hour by seconds, or of the last day by minutes: what charts open with."""
+    name = names.decoded(queue) if queue else past.ALL
+    told = await past.seen(seen.gate, seen.user, name, step, past.ROWS[step])
+    return {**charts.rows_of(told), "notes": charts.notes(told)}
 
 
 @router.get("/queues")
@@ -184,7 +198,7 @@ async def queue(seen: Seen, name: Annotated[str, Query(max_length=names.CODED_MA
     settings = acts.settings_shown(await seen.asking.settings(name))
     _, waiting = await data.jobs(seen.asking, {"queue": names.coded(name), "state": "queued"}, "0", 10)
     return seen.page("queue", name=name, row=found, settings=settings, waiting=waiting,
-                     hints=data.SETTING_HINTS, tenants=await data.tenants(seen.asking, name))
+                     field=fields.field, tenants=await data.tenants(seen.asking, name))
 
 
 @router.get("/jobs")

@@ -113,6 +113,7 @@ class Past:
         self.counts: dict[bytes, list[int]] = {}
         self.second: i64 = -NEVER  # of the last sample
         self.left_out: i64 = 0  # queues of it that have no ring
+        self.crowded: i64 = -1  # the last second at which a queue that had something to tell had no ring, or lost it
 
 
 def sample(node: Node) -> None:
@@ -150,6 +151,7 @@ def sample(node: Node) -> None:
             rings_of(past, name).active = second
         else:
             past.left_out += 1
+            past.crowded = second
     for name, rings in past.rings.items():
         row = found.get(name, NOTHING)
         put(rings, second, [min(MOST, each) for each in row], smear)
@@ -181,8 +183,38 @@ def make_room(past: Past, second: i64) -> bool:
     quietest = min([name for name in past.rings if name != ALL], key=lambda name: past.rings[name].active)
     if past.rings[quietest].active > second - PAST_QUIET_S:
         return False
+    past.crowded = max(past.crowded, past.rings[quietest].active)
     del past.rings[quietest]
     return True
+
+
+def rows(node: Node, name: bytes, step: i64, begin: i64, end: i64) -> list[list[int]]:
+    """The rows of a queue, or of all. A queue has a ring only since something happened in it: before that it is known
+    to have been quiet wherever the node sampled, unless there were too many queues for the rings."""
+    past = node.past
+    everything = past.rings.get(ALL)
+    own = past.rings.get(name)
+    if everything is None:
+        return [GAPS for _ in range(begin, end)]
+    if own is everything:
+        return everything.of(step).rows(begin, end)
+    found: list[list[int]] = []
+    all_rows = everything.of(step).rows(begin, end)
+    own_rows = all_rows if own is None else own.of(step).rows(begin, end)
+    for i in range(len(all_rows)):
+        row = GAPS if own is None else own_rows[i]
+        is_quiet = row[0] == GAP and all_rows[i][0] != GAP and (begin + i) * step > past.crowded
+        found.append(NOTHING if is_quiet else row)
+    return found
+
+
+def since(node: Node, step: i64) -> i64:
+    """The Unix time from which on this node has rows; 0: it has none."""
+    everything = node.past.rings.get(ALL)
+    if everything is None:
+        return 0
+    ring = everything.of(step)
+    return max(ring.first, ring.last - ring.size + 1) * step
 
 
 def counts_of(queue: Queue) -> list[int]:

@@ -33,6 +33,7 @@ BOUND_QUEUES = 16
 """Queues that are added up for somebody who may not see all of them: those in which most happens."""
 NAMES = {each.said: each.name for each in FIGURES if each.said in past.COLUMNS}
 Step = Literal["second", "minute"]
+ROWS = {step: most for step, (_, most) in past.STEPS.items()}
 
 
 @dataclass(frozen=True)

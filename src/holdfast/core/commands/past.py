@@ -23,8 +23,7 @@ def past_command(node: Node, session: Session, argv: list[bytes]) -> None:
 
     READ gives the rows of one queue, or of all queues together for `*`: the last `count` SECONDS (up to 3600) or
     MINUTES (up to 1440). The reply is names and values: `step`, the seconds of a row; `from`, the Unix time at which
-    the first row begins; `since`, the Unix time at which this node began to keep rows, 0 if it has none of this
-    queue; `left-out`, how many queues are busy and have no rows of their own, as a node keeps those of 64; then each
+    the first row begins; `since`, the Unix time of the oldest row that this node has; `left-out`, how many queues are busy and have no rows of their own, as a node keeps those of 64; then each
     column as one text with a number for each row and `-` where nobody looked. `added`, `handed-out`, `acked`,
     `nacked`, `dead` and `expired` say how often that happened in the row's time, `len`, `out`, `delayed` and
     `oldest-age` are the highest value in it. Rows are in memory: a node that is started again begins anew.
@@ -54,18 +53,12 @@ def step_of(text: bytes) -> tuple[i64, i64]:
 
 
 def read(node: Node, name: bytes, step: i64, count: i64) -> None:
-    rings = node.past.rings.get(name)
     end: i64 = max(0, node.past.second) // step + 1
     begin = end - count
-    rows: list[list[int]] = []
-    since: i64 = 0
-    if rings is not None:
-        ring = rings.of(step)
-        rows = ring.rows(begin, end)
-        since = ring.first * step
+    rows = past.rows(node, name, step, begin, end)
     out = node.out
     write_array(out, 2 * (4 + len(past.COLUMNS)))
-    for label, value in ((b"step", step), (b"from", begin * step), (b"since", since),
+    for label, value in ((b"step", step), (b"from", begin * step), (b"since", past.since(node, step)),
                          (b"left-out", node.past.left_out)):
         write_bulk(out, label)
         write_int(out, value)
