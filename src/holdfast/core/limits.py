@@ -152,6 +152,9 @@ SCAN_STEPS_PER_ITEM: Final = 10
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
 
+HISTORY_BODY_MAX: Final = 4096
+"""Bytes of a body in history: enough to recognise a call, not a second place for bodies."""
+
 HISTORY_COUNT_DEFAULT: Final = 1000
 HISTORY_COUNT_MAX: Final = 100_000
 """Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""

@@ -919,6 +919,7 @@ class Node:
         self.logs_handouts = self.config.text("journal-handouts") == "all"
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
+        self.tale.body_bytes = self.config.number("history-body-bytes")
         self.watch.apply_settings(self.config)
         self.overflow.apply_settings()
         results.apply_settings(self)

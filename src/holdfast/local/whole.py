@@ -162,7 +162,8 @@ class Whole:
     def node(self, number: int) -> Process:
         port = self.ports[number]
         words = ["node", "--bind", HOST, "--port", str(port), "--dir", str(self.plan.folder / f"node-{number + 1}"),
-                 "--set", "history=yes", "--set", f"metrics-port={port + METRICS_OFFSET}"]
+                 "--set", "history=yes", "--set", "history-body-bytes=512",
+                 "--set", f"metrics-port={port + METRICS_OFFSET}"]
         for other in self.ports:
             if other != port:
                 words += ["--join", f"{HOST}:{other}"]

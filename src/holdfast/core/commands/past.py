@@ -23,10 +23,11 @@ def past_command(node: Node, session: Session, argv: list[bytes]) -> None:
 
     READ gives the rows of one queue, or of all queues together for `*`: the last `count` SECONDS (up to 3600) or
     MINUTES (up to 1440). The reply is names and values: `step`, the seconds of a row; `from`, the Unix time at which
-    the first row begins; `since`, the Unix time of the oldest row that this node has; `left-out`, how many queues are busy and have no rows of their own, as a node keeps those of 64; then each
-    column as one text with a number for each row and `-` where nobody looked. `added`, `handed-out`, `acked`,
-    `nacked`, `dead` and `expired` say how often that happened in the row's time, `len`, `out`, `delayed` and
-    `oldest-age` are the highest value in it. Rows are in memory: a node that is started again begins anew.
+    the first row begins; `since`, the Unix time of the oldest row that this node has; `left-out`, how many queues are
+    busy and have no rows of their own, as a node keeps those of 64; then each column as one text with a number for
+    each row and `-` where nobody looked. `added`, `handed-out`, `acked`, `nacked`, `dead` and `expired` say how often
+    that happened in the row's time, `len`, `out`, `delayed` and `oldest-age` are the highest value in it. Rows are in
+    memory: a node that is started again begins anew.
 
     SUMS gives for each queue with rows its name, the Unix time at which it was last busy, and what was counted in the
     last `minutes`, by the same names.
