@@ -15,11 +15,11 @@ import json
 import re
 import struct
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from holdfast.client.errors import BadRequest, Error
+from holdfast.client.errors import BadRequest, Error, NotAvailable
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply, to_text
 from holdfast.client.values import fields, text, whole
@@ -57,7 +57,7 @@ Question: TypeAlias = "tuple[str, Argv]"
 """Which node, and the command."""
 
 
-class HistoryOff(BadRequest):
+class HistoryOff(NotAvailable):
     """No node that can be reached keeps history."""
 
     code = "NOHISTORY"
@@ -177,18 +177,32 @@ class Log:
         return self.records / max(1, self.last_ms - self.first_ms)
 
 
-def search(near: Sequence[str], wanted: Wanted, count: int = PAGE, cursor: str = "") -> Steps:
-    """A page of ended jobs. Raises HistoryOff, and BadRequest for a cursor that is none."""
-    pattern = Filter(wanted)
+Sees: TypeAlias = "Callable[[str], bool]"
+"""Whether somebody may see a queue."""
+
+
+def search(
+    near: Sequence[str], wanted: Wanted, count: int = PAGE, cursor: str = "", sees: Sees | None = None
+) -> Steps:
+    """A page of ended jobs. `sees`: of those queues only. Raises HistoryOff, and BadRequest for a cursor that is
+    none."""
+    pattern = Filter(wanted, sees)
     return look_back(near, pattern.events, count, cursor, wanted.since_ms, wanted.until_ms, stops_at_added=False)
 
 
-def life(near: Sequence[str], job_id: str, cursor: str = "", until_ms: int = 0) -> Steps:
+def life(
+    near: Sequence[str], job_id: str, cursor: str = "", until_ms: int = 0, sees: Sees | None = None
+) -> Steps:
     """What happened to a job, the newest first, until it was added. Raises as `search`, and for an id that is none."""
     if not IS_ID.fullmatch(job_id):
         raise BadRequest("that is no id of a job")
     needle = packed(job_id)
-    return look_back(near, lambda piece: of_job(piece, needle), LIFE_MAX, cursor, 0, until_ms, stops_at_added=True)
+    return look_back(
+        near, lambda piece: seen_by(of_job(piece, needle), sees), LIFE_MAX, cursor, 0, until_ms, stops_at_added=True)
+
+
+def seen_by(events: list[Event], sees: Sees | None) -> list[Event]:
+    return [each for each in events if sees is None or (each.queue is not None and sees(each.queue))]
 
 
 def look_back(
@@ -226,7 +240,8 @@ def look_back(
         found += fresh
         if len(found) > count:
             last = found[count - 1].at_ms
-            same = sum(1 for each in found[:count] if each.at_ms == last) + (told_before if last == latest else 0)
+            same = sum(1 for each in found[:count] if each.at_ms == last)
+            same += told_before if last == latest else 0
             return Page(found[:count], f"{last}:{same}", last, looked, silent, has_bodies)
         before = begin - 1
         if stops_at_added and any(each.event == "added" for each in fresh):
@@ -379,8 +394,9 @@ NAMES: Final = {tag: name for name, tag in TEXTS.items()}
 class Filter:
     """Which records are wanted: what can be seen without reading a whole record is looked at first."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, sees: Sees | None) -> None:
         self.wanted = wanted
+        self.sees = sees
         self.events = self.pick
         self.numbers = frozenset(number for number, how in HOWS.items() if wanted.how in ("", how))
         self.needle = packed(wanted.id) if IS_ID.fullmatch(wanted.id) else b""
@@ -396,7 +412,7 @@ class Filter:
                 event = event_at(piece, at, node)
                 if self.fits(event):
                     found.append(event)
-        return found
+        return seen_by(found, self.sees)
 
     def fits(self, event: Event) -> bool:
         wanted = self.wanted

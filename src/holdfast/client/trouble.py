@@ -88,10 +88,10 @@ def of_members(sight: Sight) -> Iterator[Problem]:
             wait = sight.waiting.get(each.id, 0)
             words = f"; {some(wait, 'job')} wait for it" if wait else ""
             yield Problem(
-                "node-away", BAD, f"away, of {some(len(known), 'node')}: {each.near} at {each.where}{words}",
+                "node-away", BAD, f"node {each.near} at {each.where} is away, of {some(len(known), 'node')}{words}",
                 "its process ended, its machine is down, or the network to it is cut",
-                "start it again with the same folder; only if it is gone for good, forget it",
-                f"holdfast cluster forget {each.near}", node=each.id, since=each.heard_ms // 1000 or None)
+                "start it again with the same folder (--dir). Only when that folder is lost for good: "
+                f"`holdfast cluster forget {each.near}`", node=each.id, since=each.heard_ms // 1000 or None)
         elif each.id in sight.silent:
             yield Problem(
                 "node-silent", BAD, f"node {each.near} at {each.where} does not answer",
@@ -141,8 +141,9 @@ def of_queues(sight: Sight) -> Iterator[Problem]:
             yield Problem(
                 "nobody-works", BAD, f"nobody works the queue {name}: {some(each.queued, 'job')} wait, the oldest for "
                 f"{span(each.longest_wait)}",
-                "no worker asks for its jobs: none runs, or none for this queue", "start a worker for this queue",
-                "holdfast workers", queue=each.name, since=int(sight.now) - each.longest_wait)
+                "no worker asks for its jobs: none runs, or none for this queue",
+                "start a worker for this queue: `holdfast worker module:app`", queue=each.name,
+                since=int(sight.now) - each.longest_wait)
         elif each.queued and each.longest_wait > LATE_S:
             yield Problem(
                 "jobs-wait", REMARK, f"a job of the queue {name} waits for {span(each.longest_wait)}, "

@@ -1,6 +1,7 @@
 """How values look on a page: bytes, times, numbers. Escaping is the templates' business, always on."""
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import time
@@ -63,6 +64,14 @@ def moment(unix_ms: Any) -> str:
     except (*UNREADABLE, OverflowError, OSError):
         return "–"
     return Markup('<time datetime="{0}T{1}Z">{0} {1} UTC</time>').format(day, clock)
+
+
+def unix_ms(text: str) -> int:
+    """What a field for a date and a time says, in UTC; 0 where it says nothing that can be read."""
+    try:
+        return int(datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
 
 
 def size(value: Any) -> str:

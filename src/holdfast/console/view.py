@@ -33,9 +33,10 @@ templates.env.autoescape = True
 templates.env.finalize = sendable
 
 MENU = [
-    ("", "Dashboard", READ), ("queues", "Queues", READ), ("jobs", "Jobs", READ), ("workers", "Workers", READ | CONSUME),
-    ("scheduled", "Scheduled", READ), ("dead", "Dead", READ), ("limits", "Limits", READ), ("cluster", "Cluster", READ),
-    ("history", "History", READ), ("add", "Add a job", PRODUCE),
+    ("", "Dashboard", READ), ("queues", "Queues", READ), ("jobs", "Jobs", READ), ("ended", "Ended", READ),
+    ("workers", "Workers", READ | CONSUME), ("scheduled", "Scheduled", READ), ("dead", "Dead", READ),
+    ("limits", "Limits", READ), ("cluster", "Cluster", READ), ("history", "History", READ),
+    ("add", "Add a job", PRODUCE),
 ]
 """Pages, and the roles of which each takes one: what nodes ask for the commands behind it (core/users.py)."""
 SAID = "holdfast-said"

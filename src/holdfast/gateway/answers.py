@@ -14,6 +14,7 @@ from holdfast.client.members import Member
 from holdfast.client.resp import to_bytes
 from holdfast.core import states
 from holdfast.core.limits import PRIORITY_DEFAULT
+from holdfast.ended import Event, task_of
 from holdfast.gateway.models import Body, Model, body_fields, named, plain
 
 Scalar = int | float | str | None
@@ -446,3 +447,66 @@ class CurrentProblem(Model):
 
 class CurrentProblems(Model):
     problems: list[CurrentProblem]
+
+
+class Ended(Body):
+    """A job that is over, as the history of a node tells of its end."""
+
+    id: str
+    queue: Annotated[str | None, Field(description="null: the node that was told of the end did not know the job")]
+    how: Annotated[str, Field(description="done, dead, expired, deleted, cancelled or evicted")]
+    ended: UnixMs
+    node: str
+    attempt: Annotated[int, Field(description="which hand-out it was, from 1; 0: there was none")]
+    worker: str | None
+    error: str | None
+    cause: str | None
+    task: Annotated[str | None, Field(description="the task that it called, where the history has its body")]
+    body_bytes: Annotated[int, Field(description="of the whole body; `body` is its beginning, as far as "
+                                                 "history-body-bytes allows")]
+
+
+class EndedPage(Model):
+    jobs: list[Ended]
+    cursor: Annotated[str, Field(description="where to look on; empty: everything was looked at")]
+    until: Annotated[int, Field(description="unix milliseconds: so far back it was looked at")]
+    looked_at: Annotated[int, Field(description="records of history")]
+    silent: Annotated[list[str], Field(description="nodes that keep no history, or did not answer: eight digits")]
+    has_bodies: bool
+
+
+class LifeEvent(Model):
+    """One thing that happened to a job."""
+
+    event: Annotated[str, Field(description="docs/reference/history.md has the list")]
+    time: UnixMs
+    node: str
+    queue: str | None
+    attempt: int
+    worker: str | None
+    error: str | None
+    cause: str | None
+
+
+class Life(Model):
+    events: Annotated[list[LifeEvent], Field(description="the oldest first")]
+    cursor: Annotated[str, Field(description="where to look on for what came before; empty: that is all")]
+    silent: list[str]
+
+
+def ended(each: Event) -> Ended:
+    words = {name: plain(value) for name, value in each.texts.items()}
+    return Ended(
+        id=each.job, queue=None if each.queue is None else plain(to_bytes(each.queue)), how=each.how, ended=each.at_ms,
+        node=each.node, attempt=each.attempt, worker=words.get("worker"), error=words.get("error"),
+        cause=words.get("cause"), task=plain(task_of(each.body)) or None, body_bytes=each.body_bytes,
+        **body_fields(each.body or b""),
+    )
+
+
+def life_event(each: Event) -> LifeEvent:
+    words = {name: plain(value) for name, value in each.texts.items()}
+    return LifeEvent(
+        event=each.event, time=each.at_ms, node=each.node, attempt=each.attempt, worker=words.get("worker"),
+        queue=None if each.queue is None else plain(to_bytes(each.queue)), error=words.get("error"),
+        cause=words.get("cause"))

@@ -47,12 +47,12 @@
     again() {
       if (this.plot) this.plot.destroy();
       const latest = this.data[0].length ? new Date(this.data[0].at(-1) * 1000) : new Date();
-      const colours = [css("--mark"), css("--warn"), css("--good")], withSeconds = this.seconds && this.seconds < DAY_S;
+      const colours = [css("--mark"), css("--warn"), css("--good")], withSeconds = this.seconds && this.seconds < DAY_S, isClose = this.seconds && this.seconds < HOUR_S;
       // 100,000 is as wide as the axis, and a million wider.
       const short = (_, ticks) => ticks.map(each => each === null ? null : COMPACT.format(each));
       const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line"), size: 4}};
       const clock = (u, splits) => splits.map((at) => {
-        const when = new Date(at * 1000), text = when.toTimeString().slice(0, withSeconds ? 8 : 5);
+        const when = new Date(at * 1000), text = when.toTimeString().slice(0, isClose ? 8 : 5);
         return text.startsWith("00:00") && !text.slice(5).replace(":00", "") ? when.toLocaleDateString("sv") : text;
       });
       const scales = {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}};
@@ -263,7 +263,7 @@
   // Keys.
   const keys = document.getElementById("keys");
   document.getElementById("help").addEventListener("click", () => keys.showModal());
-  const places = {d: "", q: "queues", j: "jobs", w: "workers", s: "scheduled", x: "dead", l: "limits", c: "cluster", h: "history", a: "add"};
+  const places = {d: "", q: "queues", j: "jobs", e: "ended", w: "workers", s: "scheduled", x: "dead", l: "limits", c: "cluster", h: "history", a: "add"};
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
