@@ -20,7 +20,7 @@ import holdfast
 
 SHOWN_MS = 45_000
 """Until jobs have waited for as long as makes them wait for nobody, and a page has asked again."""
-SETTINGS = ("--set", "maxmemory=64mb", "--set", "history=yes")
+SETTINGS = ("--set", "maxmemory=64mb", "--set", "history=yes", "--set", "history-body-bytes=256")
 
 
 class Night:
@@ -155,3 +155,31 @@ def test_the_dashboard_says_first_what_is_wrong_and_what_helps(night: Night, doo
     expect(page.locator('[data-kind="queue-paused"]')).to_have_count(0)
     page.locator('[data-kind="jobs-die"]').get_by_role("link", name="Read the errors, retry").click()
     expect(page.locator(".heap").first).to_contain_text("550 no such user")
+
+
+def test_ended_jobs_are_listed_searched_and_tell_their_life(night: Night, door: Gateway, opened: Opener) -> None:
+    page = opened("/console/ended", base=door.url)
+    rows = page.locator("#rows tr")
+    expect(rows).to_have_count(50)
+    page.screenshot(path=SHOTS / "ended.png", full_page=True)
+    first = rows.first.locator("code").first.inner_text()
+    page.get_by_role("link", name="More").click()
+    expect(rows.first.locator("code").first).not_to_have_text(first)
+    page.get_by_label("Task").fill("shop.letter")
+    page.get_by_label("Argument or error").fill("ada1@x.org")
+    page.get_by_role("button", name="Search").click()
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("550 no such user")
+    expect(rows.first.locator(".pill")).to_have_text("dead")
+    page.goto("/console/ended?how=done&queue=orders")
+    rows.first.locator("a").first.click()
+    expect(page.locator(".pill").first).to_have_text("done")
+    expect(page.locator(".timeline li b")).to_have_text(["added", "handed-out", "acked"])
+    expect(page.locator("pre.body")).to_contain_text("shop.order")
+    page.screenshot(path=SHOTS / "life.png", full_page=True)
+    with door.client() as http:
+        found = http.get("/v1/ended?queue=orders&how=done&count=3").raise_for_status().json()
+        assert [each["task"] for each in found["jobs"]] == ["shop.order"] * 3 and found["cursor"]
+        life = http.get(f"/v1/jobs/{found['jobs'][0]['id']}/life").raise_for_status().json()
+        assert [each["event"] for each in life["events"]] == ["added", "handed-out", "acked"]
+        assert http.get("/v1/ended?cursor=x").status_code == 400
