@@ -161,6 +161,7 @@ def test_ended_jobs_are_listed_searched_and_tell_their_life(night: Night, door: 
     page = opened("/console/ended", base=door.url)
     rows = page.locator("#rows tr")
     expect(rows).to_have_count(50)
+    expect(page.locator(".said")).to_have_count(0)
     page.screenshot(path=SHOTS / "ended.png", full_page=True)
     first = rows.first.locator("code").first.inner_text()
     page.get_by_role("link", name="More").click()

@@ -88,7 +88,7 @@ def of_members(sight: Sight) -> Iterator[Problem]:
             wait = sight.waiting.get(each.id, 0)
             words = f"; {some(wait, 'job')} wait for it" if wait else ""
             yield Problem(
-                "node-away", BAD, f"node {each.near} at {each.where} is away, of {some(len(known), 'node')}{words}",
+                "node-away", BAD, f"1 of {some(len(known), 'node')} is away: {each.near} at {each.where}{words}",
                 "its process ended, its machine is down, or the network to it is cut",
                 "start it again with the same folder (--dir). Only when that folder is lost for good: "
                 f"`holdfast cluster forget {each.near}`", node=each.id, since=each.heard_ms // 1000 or None)

@@ -98,7 +98,8 @@ def notes(told: past.Told) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     if told.silent:
         near = ", ".join(each[:NEAR] for each in told.silent)
-        said.append({"words": f"Without {'node' if len(told.silent) == 1 else 'nodes'} {near}: away, with its past."})
+        nodes = "node" if len(told.silent) == 1 else "nodes"
+        said.append({"words": f"Without {nodes} {near}, which did not answer."})
     if told.past is not None:
         first = max(told.past.begin, min(told.since.values(), default=0))
         slack = max(LATE_S, told.past.step)

@@ -220,15 +220,15 @@ async def jobs(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") 
 async def ended_jobs(seen: Seen, cursor: Annotated[str, Query(max_length=40)] = "") -> Response:
     """Finished and failed jobs of the last hours and days, out of the history of the nodes."""
     given = seen.request.query_params
-    said = {name: given.get(name, "")[:names.CODED_MAX] for name in SEARCHED}
-    wanted = ended.Wanted(said["id"], names.decoded(said["queue"]), said["how"], said["task"], said["find"],
-                          said["worker"], shown.unix_ms(said["since"]), shown.unix_ms(said["until"]))
+    sought = {name: given.get(name, "")[:names.CODED_MAX] for name in SEARCHED}
+    wanted = ended.Wanted(sought["id"], names.decoded(sought["queue"]), sought["how"], sought["task"], sought["find"],
+                          sought["worker"], shown.unix_ms(sought["since"]), shown.unix_ms(sought["until"]))
     off, page = "", None
     try:
         page = await history_of.search(seen.gate, seen.user, wanted, data.PAGE, cursor)
     except ended.HistoryOff as error:
         off = error.text[:1].upper() + error.text[1:]
-    return seen.page("ended", page=page, off=off, said=said, cursor=cursor, hows=list(ended.HOWS.values()),
+    return seen.page("ended", page=page, off=off, sought=sought, cursor=cursor, hows=list(ended.HOWS.values()),
                      no_bodies=NO_BODIES, task_of=ended.task_of)
 
 

@@ -136,6 +136,12 @@ def line(text: Any) -> str:
     return " ".join(str(text or "").split())
 
 
+def commands(text: str) -> Markup:
+    """A sentence in which what is to be typed stands between backticks."""
+    parts = [Markup("<code>{}</code>" if at % 2 else "{}").format(part) for at, part in enumerate(text.split("`"))]
+    return Markup("").join(parts)
+
+
 def jobs(count: Any) -> str:
     """1 job, 2 jobs"""
     return f"{number(count)} {'job' if count == 1 else 'jobs'}"
@@ -159,6 +165,6 @@ def sendable(value: Any) -> Any:
 
 
 FILTERS = {"called": names.called, "shown": names.shown, "coded": names.coded, "link": link,
-           "shown_coded": shown_coded, "line": line, "jobs": jobs,
+           "shown_coded": shown_coded, "line": line, "jobs": jobs, "commands": commands,
            "number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body,
            "is_cut": is_cut, "laid_out": laid_out}

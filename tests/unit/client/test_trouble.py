@@ -44,7 +44,7 @@ def counted(**counts: int) -> Sight:
 
 
 ROWS = [
-    ("node-away", BAD, "node bbbbbbbb at 10.0.0.1:7711 is away, of 2 nodes",
+    ("node-away", BAD, "1 of 2 nodes is away: bbbbbbbb at 10.0.0.1:7711",
      seen(members=(member(A, "myself"), member(B, "fail", is_linked=False)))),
     ("node-away", BAD, "; 7 jobs wait for it",
      seen(members=(member(A, "myself"), member(B, is_linked=False)), waiting={B: 7})),
