@@ -168,6 +168,12 @@ with all queues together 13 MB at most."""
 PAST_QUIET_S: Final = 60
 """A queue in which nothing happened for so long gives its rows to another that is busy, where there are too many."""
 
+PAST_LOOKED_AT: Final = 2000
+"""Queues that are looked at in a second; with more figures are taken more rarely, and shared among the seconds."""
+
+PAST_SUMMED_MINUTES: Final = 60
+"""Minutes that PAST SUMS adds up: for all queues a few milliseconds' work."""
+
 PAST_SMEARED_S: Final = 3
 """Seconds that a look may come late without a gap: what was counted since is shared among them."""
 

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from holdfast.core import census
-from holdfast.core.limits import NEVER, PAST_MINUTES, PAST_QUEUES, PAST_QUIET_S, PAST_SECONDS, PAST_SMEARED_S
+from holdfast.core.limits import (
+    NEVER,
+    PAST_LOOKED_AT,
+    PAST_MINUTES,
+    PAST_QUEUES,
+    PAST_QUIET_S,
+    PAST_SECONDS,
+    PAST_SMEARED_S,
+)
 from holdfast.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -79,6 +87,22 @@ class Ring:
         at = int(number % self.size) * len(COLUMNS)
         return self.values[at:at + len(COLUMNS)].tolist()
 
+    def columns(self, begin: i64, end: i64) -> list[list[int]]:
+        """The same by columns, for at most `size` rows: an hour of them in a millisecond or two."""
+        at = int(begin % self.size)
+        count = int(end - begin)
+        late = int(max(0, min(i64(count), end - 1 - self.last)))  # newer than the newest
+        early = int(max(0, min(i64(count), max(self.first, self.last - self.size + 1) - begin)))
+        found: list[list[int]] = []
+        for i in range(len(COLUMNS)):
+            column = self.values[i::len(COLUMNS)].tolist()
+            column = (column + column)[at:at + count]
+            column[:early] = [GAP] * early
+            if late > 0:
+                column[count - late:] = [GAP] * late
+            found.append(column)
+        return found
+
     def rows(self, begin: i64, end: i64) -> list[list[int]]:
         """From one number up to, and without, another; GAPS where there is nothing."""
         oldest = max(self.first, self.last - self.size + 1)
@@ -120,7 +144,7 @@ def sample(node: Node) -> None:
     """Once a second, by the shell: what happened since the last time, and how things stand."""
     past = node.past
     second = node.wall // 1000
-    every: i64 = 1 + len(node.queues) // census.QUEUES_PER_SECOND
+    every: i64 = 1 + len(node.queues) // PAST_LOOKED_AT
     skipped = second - past.second - 1
     if 0 <= skipped + 1 < every:
         return
@@ -129,8 +153,11 @@ def sample(node: Node) -> None:
     seen: dict[bytes, list[int]] = {}
     busy: list[tuple[bytes, list[int]]] = []
     for queue in node.queues.values():
-        counts = counts_of(queue)
         before = past.counts.get(queue.name)
+        if before is not None and is_idle(node, queue) and events(queue) == sum(before):
+            seen[queue.name] = before
+            continue
+        counts = counts_of(queue)
         row = [max(0, now - then) for now, then in zip(counts, before)] if before is not None else list(counts)
         row += levels_of(node, queue)
         seen[queue.name] = counts
@@ -142,11 +169,14 @@ def sample(node: Node) -> None:
     rings_of(past, ALL)
     smear = skipped if 0 < skipped <= max(PAST_SMEARED_S, every) else 0
     past.left_out = 0
+    is_full = False
     found: dict[bytes, list[int]] = {ALL: sums}
     for name, row in busy:
         if name == ALL:
             continue  # a queue may have that name: it is among all
-        if name in past.rings or make_room(past, second):
+        if name not in past.rings and not is_full:
+            is_full = not make_room(past, second)
+        if name in past.rings or not is_full:
             found[name] = row
             rings_of(past, name).active = second
         else:
@@ -188,23 +218,24 @@ def make_room(past: Past, second: i64) -> bool:
     return True
 
 
-def rows(node: Node, name: bytes, step: i64, begin: i64, end: i64) -> list[list[int]]:
-    """The rows of a queue, or of all. A queue has a ring only since something happened in it: before that it is known
-    to have been quiet wherever the node sampled, unless there were too many queues for the rings."""
-    past = node.past
-    everything = past.rings.get(ALL)
-    own = past.rings.get(name)
+def columns(node: Node, name: bytes, step: i64, begin: i64, end: i64) -> list[list[int]]:
+    """The rows of a queue, or of all, by columns. A queue has a ring only since something happened in it: before that
+    it is known to have been quiet wherever the node sampled, unless there were too many queues for the rings."""
+    everything = node.past.rings.get(ALL)
+    own = node.past.rings.get(name)
+    nothing = [[GAP] * int(end - begin) for _ in COLUMNS]
     if everything is None:
-        return [GAPS for _ in range(begin, end)]
+        return nothing
     if own is everything:
-        return everything.of(step).rows(begin, end)
-    found: list[list[int]] = []
-    all_rows = everything.of(step).rows(begin, end)
-    own_rows = all_rows if own is None else own.of(step).rows(begin, end)
-    for i in range(len(all_rows)):
-        row = GAPS if own is None else own_rows[i]
-        is_quiet = row[0] == GAP and all_rows[i][0] != GAP and (begin + i) * step > past.crowded
-        found.append(NOTHING if is_quiet else row)
+        return everything.of(step).columns(begin, end)
+    found = nothing if own is None else own.of(step).columns(begin, end)
+    looked = everything.of(step).columns(begin, end)[0]
+    crowded = node.past.crowded
+    quiet = [i for i in range(len(looked))
+             if looked[i] != GAP and found[0][i] == GAP and (begin + i) * step > crowded]
+    for column in found:
+        for i in quiet:
+            column[i] = 0
     return found
 
 
@@ -215,6 +246,19 @@ def since(node: Node, step: i64) -> i64:
         return 0
     ring = everything.of(step)
     return max(ring.first, ring.last - ring.size + 1) * step
+
+
+def is_idle(node: Node, queue: Queue) -> bool:
+    """Nothing waits in it, is with a worker or is delayed. With ten thousand queues most are."""
+    if queue.size + queue.lined > 0:
+        return False
+    tally = census.tally(node, queue)
+    return tally.out == 0 and tally.delayed == 0
+
+
+def events(queue: Queue) -> i64:
+    """The sum of what `counts_of` gives: while it stays, nothing has happened."""
+    return queue.added + queue.handed_out() + queue.acked + queue.nacked + queue.died + queue.expired
 
 
 def counts_of(queue: Queue) -> list[int]:

@@ -6,9 +6,11 @@ says the same, and says it again after a restart.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Query
 
@@ -78,10 +80,38 @@ async def seen(gate: Behind, user: User, queue: str, step: Step, count: int) -> 
     return Told(told.past, told.since, told.silent, len(names) > BOUND_QUEUES)
 
 
+class Recent:
+    """The latest look at a cluster: a hundred open pages cost the nodes as much as one."""
+
+    def __init__(self) -> None:
+        self.sight: sight.Sight | None = None
+        self.until = 0.0
+        self.lock = asyncio.Lock()
+
+
+RECENT: WeakKeyDictionary[Behind, Recent] = WeakKeyDictionary()
+LOOKED_S = 2.0
+"""So old a look may be: pages ask every few seconds."""
+
+
+async def shared_look(gate: Behind) -> sight.Sight:
+    recent = RECENT.setdefault(gate, Recent())
+    async with recent.lock:
+        if recent.sight is None or time.monotonic() > recent.until:
+            recent.sight = await sight.alook(gate.queue)
+            recent.until = time.monotonic() + LOOKED_S
+        return recent.sight
+
+
+def look_anew(gate: Behind) -> None:
+    """Somebody has changed something, and wants to see that it helped."""
+    RECENT.pop(gate, None)
+
+
 async def look(gate: Behind, user: User) -> sight.Sight:
     """A look at the cluster with the eyes of a user. Raises NotAllowed."""
     check(user, ["INFO"])
-    found = await sight.alook(gate.queue)
+    found = await shared_look(gate)
     if not user.patterns:
         return found
     return sight.with_figures_of(found, [

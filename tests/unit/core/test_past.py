@@ -92,6 +92,18 @@ def test_memory_is_bounded_by_rings_of_fixed_size_and_their_number() -> None:
     assert size * 4 == (PAST_QUEUES + 1) * (PAST_SECONDS + PAST_MINUTES) * len(past.COLUMNS) * 4 < 14e6
 
 
+def test_columns_are_the_rows_wherever_the_ring_begins_and_however_many_are_asked_for() -> None:
+    for size, shift in ((5, 0), (5, 3), (7, 1)):
+        ring = past.Ring(1, size)
+        for second in range(100 + shift, 112 + shift):
+            if second % 4:
+                ring.put(second, [second] * len(past.COLUMNS))
+            for count in range(1, size + 1):
+                for end in range(second - 8, second + 3):
+                    rows = [[*row] for row in ring.rows(end - count, end)]
+                    assert [list(each) for each in zip(*ring.columns(end - count, end), strict=True)] == rows
+
+
 def test_sums_are_of_the_last_minutes() -> None:
     bench = Bench()
     bench.do("ADDJOB", "q", "x", "0")

@@ -89,7 +89,7 @@
   const remembered = document.querySelector("[data-past]");
   class Remembered {
     constructor(place) {
-      this.place = place; this.range = HOUR_S; this.latest = 0; this.isLoading = false; this.waiting = [];
+      this.place = place; this.range = HOUR_S; this.latest = 0; this.heardMs = 0; this.isLoading = false; this.waiting = [];
       this.charts = CHARTS.map(([name, labels, columns, fields]) => ({lines: chart(name, labels, this.range), columns, fields}));
       place.querySelectorAll("[data-range]").forEach((button) => button.addEventListener("click", () => {
         this.range = Number(button.dataset.range);
@@ -117,12 +117,14 @@
       this.place.querySelector("[data-notes]").textContent = notes.map((each) => (each.until ? `Until ${at(each.until)}: ` : "") + each.words).join(" ");
     }
     push(time, figures) {
+      // By our own clock: that of the gateway and those of the nodes may differ.
+      const missed = this.heardMs && Date.now() - this.heardMs > GAP_S * 1000;
+      this.heardMs = Date.now();
       if (this.range === DAY_S) return;
+      if (missed) this.load();  // nobody looked, or the gateway was away: the nodes know
       if (this.isLoading) { this.waiting.push([time, figures]); return; }
       if (time < this.latest + 1) return;
-      const missed = this.latest && time - this.latest > GAP_S;
       this.latest = time;
-      if (missed) { this.load(); return; }  // nobody looked, or the gateway was away: the nodes know
       this.charts.forEach(({lines, fields}) => { if (lines) lines.push(time, fields.map((name) => figures[name]), HOUR_S); });
     }
   }

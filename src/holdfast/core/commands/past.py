@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from holdfast.core import errors, past
 from holdfast.core.errors import BadRequest
-from holdfast.core.limits import PAST_MINUTES, PAST_SECONDS
+from holdfast.core.limits import PAST_MINUTES, PAST_SECONDS, PAST_SUMMED_MINUTES
 from holdfast.core.parse import at_least
 from holdfast.core.reply import write_array, write_bulk, write_int
 from holdfast.core.session import Session
@@ -30,7 +30,7 @@ def past_command(node: Node, session: Session, argv: list[bytes]) -> None:
     memory: a node that is started again begins anew.
 
     SUMS gives for each queue with rows its name, the Unix time at which it was last busy, and what was counted in the
-    last `minutes`, by the same names.
+    last `minutes` (up to 60), by the same names.
     """
     word = argv[1].upper()
     n = len(argv)
@@ -38,7 +38,7 @@ def past_command(node: Node, session: Session, argv: list[bytes]) -> None:
         step, most = step_of(argv[3])
         read(node, argv[2], step, min(most, at_least(argv[4], 1, errors.COUNT_RANGE)))
     elif word == b"SUMS" and n == 3:
-        write_sums(node, min(PAST_MINUTES, at_least(argv[2], 1, errors.COUNT_RANGE)))
+        write_sums(node, min(PAST_SUMMED_MINUTES, at_least(argv[2], 1, errors.COUNT_RANGE)))
     else:
         raise BadRequest(USAGE)
 
@@ -56,7 +56,7 @@ def step_of(text: bytes) -> tuple[i64, i64]:
 def read(node: Node, name: bytes, step: i64, count: i64) -> None:
     end: i64 = max(0, node.past.second) // step + 1
     begin = end - count
-    rows = past.rows(node, name, step, begin, end)
+    columns = past.columns(node, name, step, begin, end)
     out = node.out
     write_array(out, 2 * (4 + len(past.COLUMNS)))
     for label, value in ((b"step", step), (b"from", begin * step), (b"since", past.since(node, step)),
@@ -65,7 +65,13 @@ def read(node: Node, name: bytes, step: i64, count: i64) -> None:
         write_int(out, value)
     for i in range(len(past.COLUMNS)):
         write_bulk(out, past.COLUMNS[i])
-        write_bulk(out, b" ".join([b"-" if row[i] == past.GAP else b"%d" % row[i] for row in rows]))
+        write_bulk(out, text_of(columns[i]))
+
+
+def text_of(column: list[int]) -> bytes:
+    """Numbers with blanks between them, and a minus for a gap, which is the only number that has one. Written as Python
+    writes a list: that is several times faster than number by number, and there are tens of thousands."""
+    return str(column)[1:-1].replace(",", "").replace("-1", "-").encode()
 
 
 def write_sums(node: Node, minutes: i64) -> None:
