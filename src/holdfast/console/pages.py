@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from holdfast import ended
-from holdfast.client.errors import BadRequest, Error
+from holdfast.client.errors import BadRequest, Error, NotAllowed
 from holdfast.client.resp import to_text
 from holdfast.console import acts, charts, data, fields, names, session, shown, trouble
 from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
@@ -178,7 +178,12 @@ async def problems(seen: Seen) -> Response:
 async def past_json(seen: Seen, queue: Coded = "", step: past.Step = "second") -> dict[str, Any]:
     """The figures of the last hour by seconds, or of the last day by minutes: what charts open with."""
     name = names.decoded(queue) if queue else past.ALL
-    told = await past.seen(seen.gate, seen.user, name, step, past.ROWS[step])
+    try:
+        told = await past.seen(seen.gate, seen.user, name, step, past.ROWS[step])
+    except NotAllowed:
+        raise
+    except Error as error:
+        return {"time": [], "notes": [{"words": f"The nodes do not answer: {error.text}"}]}
     return {**charts.rows_of(told), "notes": charts.notes(told)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from holdfast.client.trouble import Problem, what_is_wrong
+from holdfast.client.errors import Error, NotAllowed
+from holdfast.client.trouble import BAD, Problem, what_is_wrong
 from holdfast.console import names
 from holdfast.console.view import View
 from holdfast.gateway import past
@@ -39,5 +40,13 @@ def shown(problem: Problem) -> Shown:
 
 
 async def now(seen: View) -> list[Shown]:
-    """For whoever looks at this page. Raises NotAllowed where they may not, as the figures do."""
-    return [shown(each) for each in what_is_wrong(await past.look(seen.gate, seen.user))]
+    """For whoever looks at this page. That no node answers is what is wrong then. Raises NotAllowed."""
+    try:
+        return [shown(each) for each in what_is_wrong(await past.look(seen.gate, seen.user))]
+    except NotAllowed:
+        raise
+    except Error as error:
+        return [shown(Problem(
+            "no-answer", BAD, f"the nodes do not answer: {error.text}",
+            "they are down or stopped, or the gateway cannot reach them",
+            "look at the nodes, and at the network between them and the gateway: `holdfast doctor`"))]
