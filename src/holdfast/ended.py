@@ -231,7 +231,7 @@ def look_back(
             width = max(WINDOW_MS_MIN, width // 8)
             continue
         page.reverse()
-        page.sort(key=lambda each: -each.at_ms)  # those of one moment stay as they were told, the last first
+        page.sort(key=lambda each: (-each.at_ms, each.node))  # those of one moment as a node told them, the last first
         has_bodies = has_bodies or any(each.body is not None for each in page)
         fresh = page if stops_at_added else once(page)
         if skip:
@@ -315,7 +315,7 @@ def once(page: list[Event]) -> list[Event]:
         other = best.get(each.job)
         if other is None or (other.queue is None and each.queue is not None and other.event == each.event):
             best[each.job] = each
-    return sorted(best.values(), key=lambda each: (-each.at_ms, each.job))
+    return sorted(best.values(), key=lambda each: -each.at_ms)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------

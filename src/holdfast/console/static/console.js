@@ -56,7 +56,6 @@
         return text.startsWith("00:00") && !text.slice(5).replace(":00", "") ? when.toLocaleDateString("sv") : text;
       });
       const scales = {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}};
-      // One point, or a few: some minutes around them, not the years that uPlot would show.
       scales.x = {range: (u, low, high) => (this.seconds ? [high - this.seconds, high]
         : low === null ? [Date.now() / 1000 - LONE_S, Date.now() / 1000] : high - low < LONE_S ? [low - LONE_S, high + LONE_S] : [low, high])};
       this.plot = new uPlot({
@@ -64,7 +63,13 @@
         axes: [{...axis, values: clock, space: 90, size: 30}, {...axis, size: 52, values: short}],
         series: [{label: `Time, ${zone(latest)}`, value: withSeconds ? "{HH}:{mm}:{ss}" : "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...this.names.map((name, i) => (
           {label: name, stroke: colours[i], width: 2, fill: i === 0 ? colours[0] + "22" : undefined, points: {show: this.data[0].length < SPARSE, size: 6}}))],
-      }, this.data, this.place);
+      }, this.drawn(), this.place);
+    }
+    // A single point has nothing around it: uPlot would show the years before and after.
+    drawn() {
+      if (this.data[0].length !== 1) return this.data;
+      const at = this.data[0][0];
+      return [[at - LONE_S, at, at + (this.seconds ? 0.001 : LONE_S)], ...this.data.slice(1).map(([value]) => [null, value, null])];
     }
     show(data, seconds = this.seconds) { this.data = data; this.seconds = seconds; this.again(); }
     push(time, values, most) {
@@ -72,7 +77,7 @@
       if (before && time - before > GAP_S) { this.data[0].push(before + 1); values.forEach((_, i) => this.data[i + 1].push(null)); }
       this.data[0].push(time); values.forEach((value, i) => this.data[i + 1].push(value || 0));
       while (this.data[0][0] < time - most) this.data.forEach((column) => column.shift());
-      this.plot.setData(this.data);
+      this.plot.setData(this.drawn());
     }
   }
   const chart = (name, labels, seconds) => {
