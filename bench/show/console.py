@@ -23,6 +23,12 @@ def lines() -> list[Line]:
             lambda: tests("acts", "tests/console/test_acts.py", "tests/console/test_who.py"),
         ),
         Line(
+            "incident",
+            "a night on three nodes: one is killed, a queue paused, a worker gone, letters die; charts, ended jobs",
+            ALL_PASS,
+            lambda: tests("incident", "tests/console/test_incident.py"),
+        ),
+        Line(
             "figures",
             "the dashboard after 10,000 jobs of known outcome: its figures are those of the nodes",
             "equal",

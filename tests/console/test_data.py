@@ -90,3 +90,22 @@ def test_queues_are_ranked_by_any_figure_and_the_busiest_by_what_goes_on() -> No
     assert order("len") == "cbead" and order("-len") == "adbec"
     assert order("name") == "abcde" and order("-name") == "edcba"
     assert order("dead-kept")[0] == "a" and order("oldest-age")[:2] == "eb" and order("in-per-second")[0] == "d"
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("ValueError: bad number 1", "ValueError: bad number 22"),
+    ("no job 0x7f01 at 10.0.0.1", "no job 0x7f99 at 10.0.0.2"),
+    ("550 no such user 'ada'", "550 no such user 'bob'"),
+])
+def test_errors_that_differ_by_a_number_or_a_name_are_one_heap(one: str, other: str) -> None:
+    assert data.signature(one) == data.signature(other)
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    ("SMTPRecipientsRefused: 550 no such user", "550"), ("(550, b'no')", "550"), ("550 mailbox unavailable", "550"),
+    ("HTTP 503 from upstream", "503"), ("status code: 403", "403"), ("OSError: [Errno 28] No space", "28"),
+    ("exit code 137", "137"),
+])
+def test_a_code_stays_in_the_heading_of_a_heap(error: str, code: str) -> None:
+    assert code in data.signature(error)
+    assert data.signature(error) != data.signature(error.replace(code, code[::-1]))

@@ -20,6 +20,7 @@ PAGES = {
     "queue": ("/console/queue?name=big", ["big", f"{JOBS:,}", "body 0", "maxlen"]),
     "queue with tenants": ("/console/queue?name=calls", ["tenant-1", "Tenants"]),
     "jobs": ("/console/jobs?queue=calls", ["Jobs", "call 0", "queued"]),
+    "ended": ("/console/ended", ["The nodes keep no history", "history yes", "CPU"]),
     "workers": ("/console/workers", ["worker-1", "nearly half", "no name and no token"]),
     "scheduled": ("/console/scheduled", ["nightly", "Europe/Rome", "in an hour"]),
     "dead": ("/console/dead", ["ValueError: bad number #", "attempts"]),

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -23,8 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast import doors, form
-from holdfast.cli.common import json_option, plain, some
+from holdfast.cli.common import json_option
 from holdfast.cli.where import connect_option
+from holdfast.client import sight, trouble
 from holdfast.client.errors import Error, NotAllowed
 from holdfast.client.queue import Queue
 from holdfast.client.text import visible
@@ -34,11 +34,9 @@ from holdfast.journal.folder import NAME, JournalError
 from holdfast.journal.identity import NODE_ID
 from holdfast.journal.lock import InUse, lock, unlock
 
-GOOD, REMARK, BAD = "good", "remark", "bad"
+GOOD, REMARK, BAD = "good", trouble.REMARK, trouble.BAD
 FILES_WANTED = 10_032
 """The default of maxclients, and what a node needs for itself."""
-ROOM_WANTED = 1 << 30
-"""Free bytes on the disk of a journal: it is rewritten beside itself."""
 MARKS = {GOOD: "[green]✓[/green]", REMARK: "[yellow]![/yellow]", BAD: "[red]✗[/red]"}
 EXTRAS = (("fastapi", "server", "the gateway and the console"), ("textual", "server", "holdfast top"),
           ("pyspark", "pipeline", "the data pipeline"))
@@ -110,89 +108,30 @@ def of_cluster(url: str) -> Iterator[Finding]:
                       "start one (holdfast node, or holdfast up), or say where it is with --connect")
 
 
-def facts_of(text: Any) -> dict[str, str]:
-    return dict(line.split(":", 1) for line in plain(text).splitlines() if ":" in line)
-
-
 def of_nodes(queue: Queue) -> Iterator[Finding]:
-    members = queue.nodes()
-    met = [each.where for each in members if each.state == "meeting"]
-    if met:
-        yield Finding(REMARK, f"nobody of the cluster answers at {', '.join(met)}",
-                      "start a node there, or take it back: `holdfast cluster forget HOST:PORT`")
-    lines = [each for each in members if each.state != "meeting"]
-    away = [f"{each.near} at {each.where}" for each in lines if each.state == "down"]
-    if away:
-        yield Finding(BAD, f"away, of {some(len(lines), 'node')}: {', '.join(away)}",
-                      "start again with the same folder; `holdfast cluster forget ID` what is gone for good")
-    else:
+    """What is wrong (client/trouble.py), and what is well; then what matters only to whoever looks by hand."""
+    seen = sight.look(queue)
+    wrong = trouble.what_is_wrong(seen)
+    for each in wrong:
+        yield Finding(each.level, each.what, each.do + (f": `{each.command}`" if each.command else ""))
+    kinds = {each.kind for each in wrong}
+    lines = [each for each in seen.members if each.state != "meeting"]
+    if not kinds & {"node-away", "node-silent"}:
         yield Finding(GOOD, f"{len(lines)} {'node answers' if len(lines) == 1 else 'nodes are linked'}")
-    yield from of_away(queue)
     if len(lines) < 3:
         yield Finding(REMARK, "fewer than three nodes: a job has fewer than three copies",
                       "see docs/how-to/run-a-cluster.md")
-    yield from of_queues(queue)
-    cluster = facts_of(queue.call("CLUSTER", "INFO"))
-    short = int(cluster.get("cluster_jobs_short_of_copies", 0))
-    if short:
-        words = f"{some(short, 'job')} with fewer copies than there should be"
-        yield Finding(BAD, words, "bring back a node, or add one")
-    if int(cluster.get("cluster_other_node_timeouts", 0)):
-        yield Finding(BAD, "nodes have different cluster-node-timeout", "set it to the same at all nodes")
-    info = facts_of(queue.call("INFO", "all"))
-    if info.get("holdfast_version") != VERSION:
-        words = f"the node runs {info.get('holdfast_version')}, this is {VERSION}"
-        yield Finding(REMARK, words, "upgrade the older one")
-    used, full = int(info.get("used_memory", 0)), max(1, int(info.get("maxmemory", 1)))
-    kind = BAD if used > 0.95 * full else REMARK if used > 0.75 * full else GOOD
-    yield Finding(kind, f"memory: {used / full:.0%} of {full / 2**20:,.0f} MiB",
-                  "" if kind == GOOD else "add workers or nodes, or raise maxmemory")
-    if info.get("aof_enabled") != "1":
-        yield Finding(REMARK, "the node keeps no journal: what no other node holds is gone when it stops",
+    infos = [each.info for each in seen.nodes.values()]
+    for version in sorted({info.get("holdfast_version", "") for info in infos} - {VERSION}):
+        yield Finding(REMARK, f"a node runs {version}, this is {VERSION}", "upgrade the older one")
+    for info in infos if "memory" not in kinds else ():
+        used, full = int(info.get("used_memory", 0)), max(1, int(info.get("maxmemory", 1)))
+        yield Finding(GOOD, f"memory: {used / full:.0%} of {full / 2**20:,.0f} MiB")
+    if any(info.get("aof_enabled") != "1" for info in infos):
+        yield Finding(REMARK, "a node keeps no journal: what no other node holds is gone when it stops",
                       "start it with --dir")
-    elif info.get("aof_last_sync_status", "ok") != "ok":
-        yield Finding(BAD, "the disk of the node has failed: it refuses jobs, and has left its cluster",
-                      "look at the disk (dmesg, smartctl). If it is well, start the node again with the same folder; "
-                      "if not, with an empty folder on another disk")
-    elif info.get("aof_last_write_status") != "ok":
-        yield Finding(BAD, "the journal cannot be written: the node refuses jobs", "make room on its disk; see its log")
-    else:
+    elif infos and not kinds & {"sync-failed", "journal-fails"}:
         yield Finding(GOOD, "the journal is written")
-    yield from of_damage(info)
-    if int(info.get("faults", 0)):
-        words = f"the node met {some(int(info['faults']), 'fault')}"
-        yield Finding(BAD, words, "its log has a traceback for each: report them")
-
-
-def of_away(queue: Queue) -> Iterator[Finding]:
-    """Jobs that no worker can get for now, since the node that has them is away."""
-    for each in queue.away():
-        if each.jobs:
-            words = f"{some(each.jobs, 'job')} {'waits' if each.jobs == 1 else 'wait'} for {each.words}"
-            yield Finding(BAD, words, f"start it again with the same folder, and they go on there. {each.next}"
-                          f". If it is gone for good: `holdfast cluster forget {each.near}`")
-
-
-def of_queues(queue: Queue) -> Iterator[Finding]:
-    for each in queue.figures().queues:
-        if each.paused != "none":
-            words = f"the queue {each.name} is paused ({each.paused})"
-            yield Finding(REMARK, words, f"`holdfast resume {each.name}`, if that is not meant")
-
-
-def of_damage(info: dict[str, str]) -> Iterator[Finding]:
-    """What the node has found wrong with its journal, and sees to by itself."""
-    doubtful, bad, aside = (int(info.get(name, 0)) for name in (
-        "aof_jobs_doubtful", "aof_damaged_files", "aof_set_aside_files"))
-    if doubtful:
-        yield Finding(REMARK, f"{some(doubtful, 'job')} of a damaged journal: the other nodes are asked about them",
-                      "bring back nodes that are away; after 90 s it goes on without them")
-    if bad:
-        yield Finding(REMARK, f"{some(bad, 'file')} of the journal changed on the disk: it is written anew",
-                      "look at the disk (dmesg, smartctl)")
-    if aside:
-        yield Finding(REMARK, f"{some(aside, 'damaged file')} of the journal {'is' if aside == 1 else 'are'} set aside",
-                      "nothing needs them. Look at the disk (dmesg, smartctl), then remove what ends in .damaged")
 
 
 def of_folder(folder: Path) -> Iterator[Finding]:
@@ -213,7 +152,7 @@ def of_folder(folder: Path) -> Iterator[Finding]:
         words = f"{folder} cannot be written: {error.strerror}"
         yield Finding(BAD, words, "it must belong to the user that runs the node")
     free = shutil.disk_usage(folder).free
-    if free < ROOM_WANTED:
+    if free < trouble.DISK_ROOM:
         words = f"{free / 2**20:,.0f} MiB free in {folder}"
         yield Finding(BAD, words, "make room: a journal is rewritten beside itself")
     if folder.stat().st_mode & 0o077:

@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.common import NOTHING, asking, connected, did_you_mean, fail, named, plain, show, show_one, some
 from holdfast.cli.listing import answered, filters, listed, near_nodes
+from holdfast.cli.over import life_of, list_ended, searches
 from holdfast.client.figures import OLD_S, STATES, TITLES
 from holdfast.client.members import NEAR, Away
 from holdfast.client.text import visible
@@ -96,17 +97,30 @@ Examples:
   holdfast jobs --queue mail --state dead
   holdfast jobs --state leased --limit 20
   holdfast jobs --domain example.org --json
+  holdfast jobs --ended --since 2h --how dead                what died in the last two hours
+  holdfast jobs --ended --task mail.send --find ada@x.org    by task and argument
 """)
 @filters
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="At most so many.")
+@click.option("--ended", "is_ended", is_flag=True,
+              help="Those that are over, the newest first, where the nodes keep history.")
+@searches
 @connected
 def jobs(
-    queue: str, state: str | None, tenant: str, domain: str, group: str, limit: int, connect: str, as_json: bool
+    queue: str, state: str | None, tenant: str, domain: str, group: str, limit: int, is_ended: bool, connect: str,
+    as_json: bool, **searched: str,
 ) -> None:
     """List the jobs of all nodes.
 
     Of those that can be reached; each job as the node has it that hands it out.
     """
+    if is_ended:
+        if state or tenant or domain or group:
+            fail("ended jobs are found by --queue, --how, --task, --find, --worker, --id, --since and --until")
+        list_ended(connect, queue, limit, as_json, **searched)
+        return
+    if any(searched.values()):
+        fail("--how, --task, --find, --worker, --id, --since and --until go with --ended")
     wanted = {"queue": queue, "state": state, "tenant": tenant, "domain": domain, "group": group}
     with asking(connect) as asked:
         found = listed(asked, wanted, limit + 1)
@@ -139,6 +153,8 @@ def show_job(job_id: str, connect: str, as_json: bool) -> None:
             reply = answered(asked.channel.call(["SHOW", job_id], near=near))
             if reply is not None and (best is None or best["status"] in ("copy", "moving")):
                 best = {"status": "", **named(reply), "node": near}
+        if best is None and life_of(asked, job_id, as_json):
+            return
     if best is None:
         fail("no node that can be reached knows this job", NOTHING)
     if as_json:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from holdfast.cli.common import fail, some
 from holdfast.cli.where import connect_option
+from holdfast.client import sight, trouble
 from holdfast.client.errors import Error
 from holdfast.client.figures import TITLES, Figures
 from holdfast.client.members import Member
@@ -21,6 +22,9 @@ COLUMNS = (
 
 NAME_MAX = 41
 """Characters of a queue's name."""
+STYLES = {trouble.BAD: "red", trouble.REMARK: "yellow"}
+PROBLEMS_MAX = 5
+"""Lines about what is wrong: the figures must stay in sight."""
 
 
 @click.command(epilog="""\b
@@ -55,7 +59,7 @@ def make_app(url: str, every: float) -> Any:
 
     class Top(App[None]):
         TITLE = "holdfast top"
-        CSS = "#totals, #nodes { padding: 0 1; } #nodes { color: $text-muted; } #find { display: none; }"
+        CSS = "#totals, #nodes, #wrong { padding: 0 1; } #nodes { color: $text-muted; } #find { display: none; }"
         BINDINGS: ClassVar[list[Any]] = [
             Binding("q", "quit", "quit"), Binding("s", "sort", "sort by next"), Binding("r", "turn", "other way"),
             Binding("slash", "find", "find"),
@@ -70,6 +74,7 @@ def make_app(url: str, every: float) -> Any:
 
         def compose(self) -> ComposeResult:
             yield Header()
+            yield Static(id="wrong")
             yield Static(id="totals")
             yield Static(id="nodes")
             yield Input(placeholder="part of a queue's name", id="find")
@@ -88,17 +93,17 @@ def make_app(url: str, every: float) -> Any:
         def ask(self) -> None:
             """In a thread: a node that is slow does not make the screen so."""
             try:
-                found = self.queue.figures()
-                nodes = self.queue.nodes()
+                seen = sight.look(self.queue)
             except Error as error:
                 self.call_from_thread(self.show_trouble, str(error))
                 return
-            self.call_from_thread(self.show, found, nodes)
+            self.call_from_thread(self.show, seen.figures, list(seen.members), trouble.what_is_wrong(seen))
 
         def show_trouble(self, words: str) -> None:
             self.query_one("#totals", Static).update(Text(f"no answer: {visible(words)}", style="red"))
 
-        def show(self, figures: Figures, nodes: list[Member]) -> None:
+        def show(self, figures: Figures, nodes: list[Member], wrong: list[trouble.Problem]) -> None:
+            self.query_one("#wrong", Static).update(wrong_lines(wrong))
             rows = [each.row() for each in figures.queues]
             total = figures.total()
             self.query_one("#totals", Static).update(
@@ -148,6 +153,18 @@ def make_app(url: str, every: float) -> Any:
             self.queue.close()
 
     return Top()
+
+
+def wrong_lines(wrong: list[trouble.Problem]) -> Text:
+    """What is wrong now, the worst first; where there is more than fits, how much."""
+    lines = Text()
+    for number, each in enumerate(wrong[:PROBLEMS_MAX]):
+        helps = f"  → {each.command or each.do}"
+        lines.append(("\n" if number else "") + visible(each.what), style=STYLES[each.level])
+        lines.append(visible(helps), style="dim")
+    if len(wrong) > PROBLEMS_MAX:
+        lines.append(f"\nand {len(wrong) - PROBLEMS_MAX} more: holdfast doctor", style="dim")
+    return lines
 
 
 def short(text: str) -> str:

@@ -22,6 +22,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.top import wrong_lines
 from holdfast.client.figures import STATES, TITLES
 from holdfast.client.text import visible
 from holdfast.local.processes import Process
@@ -207,7 +208,8 @@ def picture(whole: Whole) -> Group:
         table.add_row("all", *[cell(figures.totals.get(name, 0)) for name in COLUMNS[1:]], style="bold")
     words = figures.words or (f"The figures are {without(figures.silent)}." if figures.silent else "")
     note = "Done and failed are counted since the start."
-    return Group(running, Text(), table, Text(note, style="dim"), Text(words, style="red"))
+    return Group(wrong_lines(whole.problems()), running, Text(), table, Text(note, style="dim"),
+                 Text(words, style="red"))
 
 
 def busiest(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:

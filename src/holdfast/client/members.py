@@ -36,6 +36,8 @@ class Member(Named):
     flags: str
     is_linked: bool
     """The node that was asked, too."""
+    heard_ms: int = 0
+    """Unix time at which the node that was asked last heard it; 0: it does not say."""
 
     def has(self, flag: str) -> bool:
         return flag in self.flags.split(",")
@@ -98,5 +100,6 @@ def read_text(lines: str) -> list[Member]:
             continue
         host, _, port = words[1].rpartition(":")
         found.append(Member(words[0], host, int(port.partition("@")[0] or 0), words[2],
-                            MYSELF in words[2] or "connected" in words or "linked" in words))
+                            MYSELF in words[2] or "connected" in words or "linked" in words,
+                            int(words[4]) if len(words) > 4 and words[4].isdigit() else 0))
     return found

@@ -1,4 +1,5 @@
-"""Charts of the past: the gold tables that the pipeline leaves in its lake, read as Parquet files without Spark."""
+"""Charts of the past. Of the last hour and day: what the nodes remember (gateway/past.py). Of the days before: the gold
+tables that the pipeline leaves in its lake, read as Parquet files without Spark."""
 from __future__ import annotations
 
 import time
@@ -6,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.client.past import as_rates
 from holdfast.console.names import coded
+from holdfast.gateway import past
+from holdfast.gateway.members import NEAR
 from holdfast.gateway.problems import tables
 
 COLUMNS = ["queue", "minute", "added", "done", "wait_ms_p95", "backlog"]
@@ -73,3 +77,36 @@ def minutes(lake: Path | None, queue: str, sees: Callable[[str], bool]) -> dict[
 
 def minute_of(value: Any) -> int:
     return int(value.timestamp()) if hasattr(value, "timestamp") else int(value)
+
+
+LATE_S = 5
+"""A node that came so much later than the first is missing in the rows before."""
+
+
+def rows_of(told: past.Told) -> dict[str, Any]:
+    """Times, columns, and the seconds of a row. A minute that is not over would look like a fall: it is left out."""
+    if told.past is None:
+        return {"time": [], "step": 1}
+    columns = as_rates(told.past)
+    if told.past.step > 1:
+        columns = {name: values[:-1] for name, values in columns.items()}
+    return {**columns, "step": told.past.step}
+
+
+def notes(told: past.Told) -> list[dict[str, Any]]:
+    """Whose share is missing, and up to when: a chart must not pass for more than it is."""
+    said: list[dict[str, Any]] = []
+    if told.silent:
+        near = ", ".join(each[:NEAR] for each in told.silent)
+        nodes = "node" if len(told.silent) == 1 else "nodes"
+        said.append({"words": f"Without {nodes} {near}, which did not answer."})
+    if told.past is not None:
+        first = max(told.past.begin, min(told.since.values(), default=0))
+        slack = max(LATE_S, told.past.step)
+        late = sorted((since, node) for node, since in told.since.items() if since > first + slack)
+        said += [{"until": at, "words": f"without node {node[:NEAR]}, which began anew then."} for at, node in late]
+    if told.is_cut:
+        said.append({"words": f"The sum of the {past.BOUND_QUEUES} busiest of your queues."})
+    elif told.past is None:
+        said.append({"words": "No node remembers anything of it."})
+    return said

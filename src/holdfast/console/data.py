@@ -5,19 +5,17 @@ says at which node we are.
 """
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Awaitable
 from typing import Any
 
-from holdfast.client.errors import Error, NoAnswer, Unknown, Unreachable
+from holdfast.client.errors import Error, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue
-from holdfast.client.resp import Argv, Reply, to_text
+from holdfast.client.resp import to_text
 from holdfast.console import names
 from holdfast.core import states
 from holdfast.gateway import models
-from holdfast.gateway.members import NEAR, NodeView, nodes, read_nodes
+from holdfast.gateway.members import NEAR, NodeView, at, at_each, nodes, read_nodes
 from holdfast.gateway.queues import figures
 
 PAGE = 50
@@ -32,8 +30,6 @@ COLUMNS = [
 BUSY = "busy"
 COUNTED = {word.decode(): figure.decode() for word, figure in states.COUNTED.items() if word != states.QUEUED}
 """States of which a queue knows how many there are."""
-ANSWER_S = 2.0
-"""A node takes milliseconds; one that takes so long is stopped, or cut off and not yet missed."""
 LOOK_S = 0.5
 """A page whose filter fits few of a million jobs is shown after this long, with a link to look on."""
 LOOK_MOST_S = 3.0
@@ -44,59 +40,9 @@ COUNT_MOST = 2000
 """Asked for at a time where few jobs fit: the node looks at ten times as many, a few milliseconds' work."""
 DEAD_LOOKED_AT = 1000
 """Dead jobs a page of signatures is made from; it says so if there may be more."""
-SETTING_HINTS = {
-    "maxlen": "jobs at one node; 0: no bound", "totalmaxlen": "jobs at all nodes; 0: no bound",
-    "paused": "none, in, out, all", "rate": "hand-outs, as in 10/s; none", "burst": "at once after a pause",
-    "concurrency": "with workers at a time; 0: no bound", "attempts": "then a job is dead; 0: as it says itself",
-    "backoff": "seconds, or first:most", "retention": "seconds dead jobs are kept; 0: as the node says",
-    "ttl": "seconds jobs live that do not say it; 0: a day", "onexpire": "drop, dead: whose time is over",
-    "journal": "shared, own", "fsync": "default, always, adds, everysec, no",
-}
-
-
-async def at(asking: AsyncQueue, near: str, *words: str | int) -> Any:
-    """A command at one node. Error replies are raised, and NoAnswer: a node that hangs must not make the page hang.
-
-    The client asks another node where it cannot reach the one that is meant; so it says who it is, too.
-    """
-    who, reply = await in_time(near, asking.channel.call_many([argv("CLUSTER", "MYID"), argv(*words)], near))
-    if models.plain(who)[:NEAR] != near:
-        raise Unreachable(f"node {near} cannot be reached")
-    return reply
-
-
-async def at_each(asking: AsyncQueue, members: list[NodeView], *words: str | int) -> dict[str, Any]:
-    """A command at all nodes at once: answers by node id (see `at`). Who does not answer is not among them."""
-    commands = [argv("CLUSTER", "MYID"), argv(*words)]
-    asked = [in_time(node.near, asking.channel.call_many(commands, node.near)) for node in members if node.is_linked]
-    replies = await asyncio.gather(*(or_none(each) for each in asked))
-    return {models.plain(reply[0]): reply[1] for reply in replies if reply is not None}
-
-
-def argv(*words: str | int) -> Argv:
-    return [str(words[0]).encode(), *words[1:]]
-
-
-async def in_time(near: str, asked: Awaitable[list[Reply]]) -> list[Any]:
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            replies = await asked
-    except TimeoutError:
-        raise NoAnswer(f"node {near} has not answered for {ANSWER_S:g} s") from None
-    for reply in replies:
-        if isinstance(reply, Error):
-            raise reply
-    return list(replies)
-
-
-async def or_none(asked: Awaitable[list[Any]]) -> list[Any] | None:
-    """None where nobody answers; that somebody says no is another matter."""
-    try:
-        return await asked
-    except (Unreachable, Unknown):
-        return None
-
-
+CODE = re.compile(
+    r"((?:^|[:(\[] ?)(?=[1-5]\d\d\b)|\b(?:code|status|errno|exit|http|smtp)[ =:]*)(\d{1,5})\b", re.IGNORECASE)
+"""A number that says what kind of error it is: 550 of a mail server, 404, errno 28."""
 def ranked(rows: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
     """Queues, which come by name, with the largest figure first, or with a minus before it the smallest. BUSY is what
     goes on now: jobs that come and go, then those that wait, then how long. console.js ranks in the same way."""
@@ -227,11 +173,17 @@ def rank(row: dict[str, Any]) -> int:
 
 
 def signature(error: str) -> str:
-    """What is the same in errors that differ by a number, an id or an address."""
+    """What is the same in errors that differ by a number, an id or an address. A code is no such number."""
     line = error.strip().splitlines()[-1] if error.strip() else "(no error was given)"
     line = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b", "#", line)
     line = re.sub(r"'[^']*'|\"[^\"]*\"", "'…'", line)
-    return re.sub(r"\d+", "#", line)[:200]
+    kept = CODE.sub(lambda found: found[1] + found[2].translate(AS_LETTERS), line)
+    return re.sub(r"\d+", "#", kept).translate(AS_DIGITS)[:200]
+
+
+AS_LETTERS = {ord("0") + digit: 0xE000 + digit for digit in range(10)}
+"""Digits that are to be kept, for a moment: letters that no text has."""
+AS_DIGITS = {letter: digit for digit, letter in AS_LETTERS.items()}
 
 
 async def dead_by_signature(asking: AsyncQueue, queue: str) -> tuple[list[dict[str, Any]], bool]:

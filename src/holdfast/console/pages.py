@@ -16,13 +16,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
-from holdfast.client.errors import Error
+from holdfast import ended
+from holdfast.client.errors import BadRequest, Error, NotAllowed
 from holdfast.client.resp import to_text
-from holdfast.console import acts, charts, data, names, session
+from holdfast.console import acts, charts, data, fields, names, session, shown, trouble
 from holdfast.console.view import HERE, Acting, Seen, guarded, optional, templates, view
 from holdfast.core import states
 from holdfast.core.rights import PRODUCE, READ
-from holdfast.gateway import live, members, models
+from holdfast.gateway import ended as history_of
+from holdfast.gateway import live, members, models, past
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.problems import Unauthorized, status_of
 from holdfast.gateway.queues import name_of, totals
@@ -39,6 +41,9 @@ BUSIEST = 12
 """Queues on the dashboard."""
 Coded = Annotated[str, Query(max_length=names.CODED_MAX)]
 """A queue as pages write it (names.py); nothing is all of them."""
+SEARCHED = ("id", "queue", "how", "task", "find", "worker", "since", "until")
+"""What ended jobs are searched by."""
+NO_BODIES = ended.NO_BODIES[:1].upper() + ended.NO_BODIES[1:]
 log = logging.getLogger("holdfast.gateway")
 router = APIRouter(prefix="/console", include_in_schema=False)
 
@@ -157,10 +162,29 @@ async def logout(seen: Acting) -> Response:
 async def dashboard(seen: Seen) -> Response:
     if not seen.may(READ) and seen.menu():  # what there is for somebody who only adds, or works
         return guarded(RedirectResponse(f"/console/{seen.menu()[-1][0]}"), seen)
-    rows = await seen.figures()
-    return seen.page("dashboard", sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST], most=BUSIEST,
-                     count=len(rows), by=data.BUSY, columns=data.COLUMNS,
+    rows, wrong = await asyncio.gather(seen.figures(), trouble.now(seen))
+    return seen.page("dashboard", wrong=wrong, sums=live.summed(rows), rows=data.ranked(rows, data.BUSY)[:BUSIEST],
+                     most=BUSIEST, count=len(rows), by=data.BUSY, columns=data.COLUMNS,
                      members=members.told(await members.nodes(seen.asking), seen.silent))
+
+
+@router.get("/problems")
+async def problems(seen: Seen) -> Response:
+    """The part of the dashboard that says what is wrong, for a page that is open."""
+    return seen.page("problems", wrong=await trouble.now(seen))
+
+
+@router.get("/past.json")
+async def past_json(seen: Seen, queue: Coded = "", step: past.Step = "second") -> dict[str, Any]:
+    """The figures of the last hour by seconds, or of the last day by minutes: what charts open with."""
+    name = names.decoded(queue) if queue else past.ALL
+    try:
+        told = await past.seen(seen.gate, seen.user, name, step, past.ROWS[step])
+    except NotAllowed:
+        raise
+    except Error as error:
+        return {"time": [], "notes": [{"words": f"The nodes do not answer: {error.text}"}]}
+    return {**charts.rows_of(told), "notes": charts.notes(told)}
 
 
 @router.get("/queues")
@@ -184,7 +208,7 @@ async def queue(seen: Seen, name: Annotated[str, Query(max_length=names.CODED_MA
     settings = acts.settings_shown(await seen.asking.settings(name))
     _, waiting = await data.jobs(seen.asking, {"queue": names.coded(name), "state": "queued"}, "0", 10)
     return seen.page("queue", name=name, row=found, settings=settings, waiting=waiting,
-                     hints=data.SETTING_HINTS, tenants=await data.tenants(seen.asking, name))
+                     field=fields.field, tenants=await data.tenants(seen.asking, name))
 
 
 @router.get("/jobs")
@@ -197,12 +221,46 @@ async def jobs(seen: Seen, cursor: Annotated[str, Query(max_length=200)] = "0") 
                      choice=choice)
 
 
+@router.get("/ended")
+async def ended_jobs(seen: Seen, cursor: Annotated[str, Query(max_length=40)] = "") -> Response:
+    """Finished and failed jobs of the last hours and days, out of the history of the nodes."""
+    given = seen.request.query_params
+    sought = {name: given.get(name, "")[:names.CODED_MAX] for name in SEARCHED}
+    wanted = ended.Wanted(sought["id"], names.decoded(sought["queue"]), sought["how"], sought["task"], sought["find"],
+                          sought["worker"], shown.unix_ms(sought["since"]), shown.unix_ms(sought["until"]))
+    off, page = "", None
+    try:
+        page = await history_of.search(seen.gate, seen.user, wanted, data.PAGE, cursor)
+    except ended.HistoryOff as error:
+        off = error.text[:1].upper() + error.text[1:]
+    return seen.page("ended", page=page, off=off, sought=sought, cursor=cursor, hows=list(ended.HOWS.values()),
+                     no_bodies=NO_BODIES, task_of=ended.task_of)
+
+
+async def ended_job(seen: Seen, job_id: str, cursor: str, ended_ms: int) -> Response:
+    """The page of a job that no node knows any more: its life, where the nodes keep history."""
+    words = "It was done, deleted, or has expired; or the node that holds it is away."
+    try:
+        page = await history_of.life(seen.gate, seen.user, job_id, cursor, ended_ms)
+    except ended.HistoryOff as error:
+        return seen.page("problem", 404, title="Nobody knows this job", words=f"{words} Its life cannot be told, as "
+                         f"{error.text}.")
+    except BadRequest:
+        return seen.page("problem", 404, title="Nobody knows this job", words=words)
+    end = next((each for each in page.jobs if each.how and each.queue is not None),
+               next((each for each in page.jobs if each.how), None))
+    return seen.page("life", 200 if page.jobs else 404, id=job_id, events=page.jobs[::-1], end=end, cursor=page.cursor,
+                     silent=page.silent, until_ms=page.until_ms, no_bodies=NO_BODIES)
+
+
 @router.get("/job")
-async def job(seen: Seen, id: Annotated[str, Query(max_length=48)]) -> Response:
+async def job(
+    seen: Seen, id: Annotated[str, Query(max_length=48)], cursor: Annotated[str, Query(max_length=40)] = "",
+    ended: Annotated[int, Query(ge=0, le=2**50)] = 0,
+) -> Response:
     found = await data.job(seen.asking, id)
     if found is None:
-        return seen.page("problem", 404, title="Nobody knows this job",
-                         words="It was done, deleted, or has expired; or the node that holds it is away.")
+        return await ended_job(seen, id, cursor, ended)
     return seen.page("job", job=found, labels=data.OF_A_JOB, why=await optional(seen.asking.explain(id), None),
                      holders=[each.near for each in await members.nodes(seen.asking)
                               if each.id in (found.get("nodes-delivered") or [])])

@@ -1,6 +1,7 @@
 """How values look on a page: bytes, times, numbers. Escaping is the templates' business, always on."""
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import time
@@ -65,6 +66,14 @@ def moment(unix_ms: Any) -> str:
     return Markup('<time datetime="{0}T{1}Z">{0} {1} UTC</time>').format(day, clock)
 
 
+def unix_ms(text: str) -> int:
+    """What a field for a date and a time says, in UTC; 0 where it says nothing that can be read."""
+    try:
+        return int(datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
 def size(value: Any) -> str:
     try:
         left = float(value)
@@ -127,6 +136,12 @@ def line(text: Any) -> str:
     return " ".join(str(text or "").split())
 
 
+def commands(text: str) -> Markup:
+    """A sentence in which what is to be typed stands between backticks."""
+    parts = [Markup("<code>{}</code>" if at % 2 else "{}").format(part) for at, part in enumerate(text.split("`"))]
+    return Markup("").join(parts)
+
+
 def jobs(count: Any) -> str:
     """1 job, 2 jobs"""
     return f"{number(count)} {'job' if count == 1 else 'jobs'}"
@@ -150,6 +165,6 @@ def sendable(value: Any) -> Any:
 
 
 FILTERS = {"called": names.called, "shown": names.shown, "coded": names.coded, "link": link,
-           "shown_coded": shown_coded, "line": line, "jobs": jobs,
+           "shown_coded": shown_coded, "line": line, "jobs": jobs, "commands": commands,
            "number": number, "span": span, "ago": ago, "moment": moment, "size": size, "body": body,
            "is_cut": is_cut, "laid_out": laid_out}

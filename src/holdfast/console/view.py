@@ -22,6 +22,7 @@ from holdfast.core.users import may_touch
 from holdfast.gateway.asking import Behind, behind
 from holdfast.gateway.live import seen_by
 from holdfast.gateway.members import NEAR
+from holdfast.gateway.past import look_anew
 from holdfast.gateway.problems import Unauthorized
 from holdfast.gateway.queues import figures, name_of
 from holdfast.gateway.who import ANYBODY, check
@@ -33,9 +34,10 @@ templates.env.autoescape = True
 templates.env.finalize = sendable
 
 MENU = [
-    ("", "Dashboard", READ), ("queues", "Queues", READ), ("jobs", "Jobs", READ), ("workers", "Workers", READ | CONSUME),
-    ("scheduled", "Scheduled", READ), ("dead", "Dead", READ), ("limits", "Limits", READ), ("cluster", "Cluster", READ),
-    ("history", "History", READ), ("add", "Add a job", PRODUCE),
+    ("", "Dashboard", READ), ("queues", "Queues", READ), ("jobs", "Jobs", READ), ("ended", "Ended", READ),
+    ("workers", "Workers", READ | CONSUME), ("scheduled", "Scheduled", READ), ("dead", "Dead", READ),
+    ("limits", "Limits", READ), ("cluster", "Cluster", READ), ("history", "History", READ),
+    ("add", "Add a job", PRODUCE),
 ]
 """Pages, and the roles of which each takes one: what nodes ask for the commands behind it (core/users.py)."""
 SAID = "holdfast-said"
@@ -105,6 +107,7 @@ class View:
     def back(self, path: str, said: str) -> Response:
         """After a form: the page it came from, with what came of it. That is said once, and not by the address: others
         could put words into it, and a page that is loaded again would say it again."""
+        look_anew(self.gate)
         answer = RedirectResponse(f"/console/{path}", 303)
         answer.set_cookie(
             SAID, quote(said[:SAID_MAX]), max_age=SAID_S, httponly=True, samesite="strict",

@@ -58,6 +58,7 @@ from holdfast.core.tale import (
     plain,
     tell,
     worker_of,
+    write_body,
     write_options,
     write_queue,
     write_refusal,
@@ -150,8 +151,15 @@ def lease_lost(node: Node, job: Job, cause: bytes) -> None:
 
 
 def acked(node: Node, job: Job, session: Session | None) -> None:
-    if node.is_telling and not node.broken("ack-untold"):
+    if not node.is_telling or node.broken("ack-untold"):
+        return
+    if node.tale.body_bytes == 0:
         with_worker(node, DONE, job, session, 0)
+        return
+    begin(node, DONE, job, reached(job), 0)
+    write_text(node.tale.out, WORKER, last_worker(node, job) if session is None else worker_of(session))
+    write_body(node, job)
+    end(node, job)
 
 
 def acked_unknown(node: Node, jid: bytes, session: Session) -> None:
@@ -176,6 +184,7 @@ def expired(node: Node, job: Job) -> None:
     if not node.is_telling or job.state == ACKED or job.flags & ACK_ONLY:
         return
     begin(node, EXPIRED, job, reached(job), 0)
+    write_body(node, job)
     end(node, job)
 
 
@@ -184,8 +193,10 @@ def dead(node: Node, job: Job, cause: bytes, error: bytes) -> None:
     if not node.is_telling:
         return
     begin(node, DEAD, job, tried(job), 0)
+    write_text(node.tale.out, WORKER, last_worker(node, job))
     write_text(node.tale.out, ERROR, error)
     write_text(node.tale.out, CAUSE, cause)
+    write_body(node, job)
     end(node, job)
 
 
@@ -203,6 +214,7 @@ def deleted(node: Node, job: Job, cause: bytes) -> None:
         return
     begin(node, DELETED, job, reached(job), 0)
     write_text(node.tale.out, CAUSE, cause)
+    write_body(node, job)
     end(node, job)
 
 

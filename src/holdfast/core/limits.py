@@ -152,9 +152,30 @@ SCAN_STEPS_PER_ITEM: Final = 10
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
 
+HISTORY_BODY_MAX: Final = 4096
+"""Bytes of a body in history: enough to recognise a call, not a second place for bodies."""
+
 HISTORY_COUNT_DEFAULT: Final = 1000
 HISTORY_COUNT_MAX: Final = 100_000
 """Records in one HISTORY READ: about ten megabytes; a reply is cut at four."""
+
+PAST_SECONDS: Final = 3600
+PAST_MINUTES: Final = 1440
+PAST_QUEUES: Final = 64
+"""What a node remembers of its figures (past.py): an hour by seconds and a day by minutes, which is 200 KB for a queue;
+with all queues together 13 MB at most."""
+
+PAST_QUIET_S: Final = 60
+"""A queue in which nothing happened for so long gives its rows to another that is busy, where there are too many."""
+
+PAST_LOOKED_AT: Final = 2000
+"""Queues that are looked at in a second; with more figures are taken more rarely, and shared among the seconds."""
+
+PAST_SUMMED_MINUTES: Final = 60
+"""Minutes that PAST SUMS adds up: for all queues a few milliseconds' work."""
+
+PAST_SMEARED_S: Final = 3
+"""Seconds that a look may come late without a gap: what was counted since is shared among them."""
 
 RATE_MAX: Final = 1_000_000
 """Of a rate, per whatever unit: more than a node hands out in a second."""

@@ -121,6 +121,7 @@ from holdfast.core.meter import NO_METER, Meter
 from holdfast.core.more import More
 from holdfast.core.names import Names
 from holdfast.core.overflow import Overflow
+from holdfast.core.past import Past
 from holdfast.core.peers import ME, Invitation, Peer, PeerFacts, Tomb
 from holdfast.core.queue import PAUSE_IN, Queue
 from holdfast.core.queues import NO_NAME, queue_cost
@@ -250,6 +251,7 @@ class Node:
         self.heal_seq: i64 = 0
         self.heal_after: i64 = 60_000
         self.census: Census = Census()
+        self.past: Past = Past()
         self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
         self.salvage: Salvage = Salvage()  # what a damaged journal has left, until all were asked
         self.reach: Reach = Reach()
@@ -923,6 +925,7 @@ class Node:
         self.logs_handouts = self.config.text("journal-handouts") == "all"
         self.syncs_adds = self.config.text("appendfsync") == "adds"
         self.body_bytes_max = self.config.number("max-body-bytes")
+        self.tale.body_bytes = self.config.number("history-body-bytes")
         self.watch.apply_settings(self.config)
         self.overflow.apply_settings()
         results.apply_settings(self)

@@ -40,6 +40,15 @@ NUMBERS: Final = {b"maxlen", b"totalmaxlen", b"burst", b"concurrency", b"attempt
 """Those that are answered as a number; 0 is none."""
 USUAL: Final = {b"journal": b"shared", b"fsync": b"default", b"onexpire": b"drop"}
 """What others are as long as nothing is set."""
+CHOICES: Final = {
+    b"journal": [b"own", b"shared"],
+    b"fsync": [b"always", b"adds", b"everysec", b"no", b"default"],
+    b"onexpire": [b"dead", b"drop"],
+}
+"""Those that are one of some words."""
+SECONDS: Final = {b"retention", b"ttl"}
+MOST: Final = {b"burst": BURST_MAX, b"concurrency": CONCURRENCY_MAX}
+"""The highest number of those that have a bound of their own."""
 
 
 def check(name: bytes, value: bytes) -> bytes | None:
@@ -48,24 +57,16 @@ def check(name: bytes, value: bytes) -> bytes | None:
         if value.lower() not in PAUSE_NAMES:
             raise BadRequest(b"ERR paused must be none, in, out or all")
         return value.lower()
+    if name in CHOICES:
+        return choice(name, value, CHOICES[name], USUAL[name])
     if name == b"rate":
         return None if value.lower() in (b"0", b"none") else check_rate(value)
-    if name == b"burst":
-        return number(name, value, BURST_MAX)
-    if name == b"concurrency":
-        return number(name, value, CONCURRENCY_MAX)
     if name == b"backoff":
         return check_backoff(value)
-    if name == b"journal":
-        return choice(name, value, [b"own", b"shared"], b"shared")
-    if name == b"fsync":
-        return choice(name, value, [b"always", b"adds", b"everysec", b"no", b"default"], b"default")
-    if name == b"onexpire":
-        return choice(name, value, [b"dead", b"drop"], b"drop")
-    if name in (b"retention", b"ttl"):
+    if name in SECONDS:
         most = seconds(value, 0, b"ERR %b must be a number of seconds, 0 for none of its own" % name)
         return None if most == 0 else b"%d" % most
-    return number(name, value, DURATION_S_MAX)
+    return number(name, value, MOST.get(name, DURATION_S_MAX))
 
 
 def choice(name: bytes, value: bytes, words: list[bytes], usual: bytes) -> bytes | None:

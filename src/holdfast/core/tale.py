@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from holdfast.core.job import Job
+from holdfast.core.job import AWAY, Job
 from holdfast.core.limits import DURATION_S_MAX
 from holdfast.core.peers import ME
 from holdfast.core.session import Session
@@ -52,6 +52,7 @@ UNIQUE: Final = 10
 BATCH: Final = 11
 INDEX: Final = 12
 HEADERS: Final = 13
+BODY: Final = 14
 
 IS_COPY: Final = 1
 
@@ -69,6 +70,7 @@ class Tale:
         self.count: i64 = 0  # records since the last cut
         self.cut_at: i64 = 0
         self.record_at: i64 = 0
+        self.body_bytes: i64 = 0  # of the body of a job that ends so many are told
         self.cuts: list[tuple[int, int]] = []  # batches that are full: where each ends, how many records it has
         # What many records in a row have in common, as they have it.
         self.queue_name: bytes = b""
@@ -214,6 +216,13 @@ def write_text(out: BytesWriter, tag: i64, text: bytes) -> None:
         out.write(text)
         if len(text) & 3:
             out.write(PADS[len(text) & 3])
+
+
+def write_body(node: Node, job: Job) -> None:
+    """The beginning of a job's body, where that is wanted. One that is on disk is not read for it."""
+    most = node.tale.body_bytes
+    if most > 0 and not job.flags & AWAY:
+        write_text(node.tale.out, BODY, job.kept[:most])
 
 
 def write_refusal(out: BytesWriter, error: bytes) -> None:

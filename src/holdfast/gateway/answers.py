@@ -14,6 +14,7 @@ from holdfast.client.members import Member
 from holdfast.client.resp import to_bytes
 from holdfast.core import states
 from holdfast.core.limits import PRIORITY_DEFAULT
+from holdfast.ended import Event, task_of
 from holdfast.gateway.models import Body, Model, body_fields, named, plain
 
 Scalar = int | float | str | None
@@ -424,3 +425,109 @@ class History(Model):
 def record(row: dict[str, Any]) -> Record:
     headers = row.get("headers")
     return Record(**{**plain(row), "headers": None if headers is None else dict(plain(headers))})
+
+
+Row = list[float | None]
+
+
+class Past(Model):
+    """Figures of the past by columns, a value for each time. Null: nobody looked at that time."""
+
+    queue: Annotated[str, Field(description="or * for all that the caller may see")]
+    step: Literal["second", "minute"]
+    time: Annotated[list[int], Field(description="unix seconds at which each row begins")]
+    added: Annotated[Row, Field(description="per second, as the next five")]
+    taken: Row
+    done: Row
+    failed: Row
+    died: Row
+    expired: Row
+    queued: Annotated[Row, Field(description="the most at any moment of the row, as the next two")]
+    leased: Row
+    delayed: Row
+    longest_wait: Annotated[Row, Field(description="seconds")]
+    since: Annotated[dict[str, Unix], Field(description="from when on each node is in the rows, by id: a node that is "
+                                                        "started again begins anew")]
+    silent: Annotated[list[str], Field(description="ids of nodes whose share is missing")]
+    is_cut: Annotated[bool, Field(description="the caller may see more queues than were added up")]
+
+
+class CurrentProblem(Model):
+    """One thing that is wrong now."""
+
+    kind: Annotated[str, Field(description="a word for programs: node-away, queue-paused, nobody-works, …")]
+    level: Annotated[Literal["bad", "remark"], Field(description="bad: somebody should do something now")]
+    what: str
+    cause: str
+    do: Annotated[str, Field(description="what helps")]
+    command: Annotated[str, Field(description="what to type, where one command helps")]
+    queue: str | None
+    node: str | None
+    since: Unix | None
+
+
+class CurrentProblems(Model):
+    problems: list[CurrentProblem]
+
+
+class Ended(Body):
+    """A job that is over, as the history of a node tells of its end."""
+
+    id: str
+    queue: Annotated[str | None, Field(description="null: the node that was told of the end did not know the job")]
+    how: Annotated[str, Field(description="done, dead, expired, deleted, cancelled or evicted")]
+    ended: UnixMs
+    node: str
+    attempt: Annotated[int, Field(description="which hand-out it was, from 1; 0: there was none")]
+    worker: str | None
+    error: str | None
+    cause: str | None
+    task: Annotated[str | None, Field(description="the task that it called, where the history has its body")]
+    body_bytes: Annotated[int, Field(description="of the whole body; `body` is its beginning, as far as "
+                                                 "history-body-bytes allows")]
+
+
+class EndedPage(Model):
+    jobs: list[Ended]
+    cursor: Annotated[str, Field(description="where to look on; empty: everything was looked at")]
+    until: Annotated[int, Field(description="unix milliseconds: so far back it was looked at")]
+    looked_at: Annotated[int, Field(description="records of history")]
+    silent: Annotated[list[str], Field(description="nodes that keep no history, or did not answer: eight digits")]
+    has_bodies: bool
+
+
+class LifeEvent(Model):
+    """One thing that happened to a job."""
+
+    event: Annotated[str, Field(description="docs/reference/history.md has the list")]
+    time: UnixMs
+    node: str
+    queue: str | None
+    attempt: int
+    worker: str | None
+    error: str | None
+    cause: str | None
+
+
+class Life(Model):
+    events: Annotated[list[LifeEvent], Field(description="the oldest first")]
+    cursor: Annotated[str, Field(description="where to look on for what came before; empty: that is all")]
+    silent: list[str]
+
+
+def ended(each: Event) -> Ended:
+    words = {name: plain(value) for name, value in each.texts.items()}
+    return Ended(
+        id=each.job, queue=None if each.queue is None else plain(to_bytes(each.queue)), how=each.how, ended=each.at_ms,
+        node=each.node, attempt=each.attempt, worker=words.get("worker"), error=words.get("error"),
+        cause=words.get("cause"), task=plain(task_of(each.body)) or None, body_bytes=each.body_bytes,
+        **body_fields(each.body or b""),
+    )
+
+
+def life_event(each: Event) -> LifeEvent:
+    words = {name: plain(value) for name, value in each.texts.items()}
+    return LifeEvent(
+        event=each.event, time=each.at_ms, node=each.node, attempt=each.attempt, worker=words.get("worker"),
+        queue=None if each.queue is None else plain(to_bytes(each.queue)), error=words.get("error"),
+        cause=words.get("cause"))

@@ -20,7 +20,7 @@ from holdfast.client.errors import Error
 from holdfast.client.pool import AsyncPool
 from holdfast.client.queue import AsyncQueue
 from holdfast.core.version import VERSION
-from holdfast.gateway import jobs, live, problems, queues, simple, sites, stream, tunnel
+from holdfast.gateway import ended, jobs, live, past, problems, queues, simple, sites, stream, tunnel
 from holdfast.gateway.asking import Behind
 from holdfast.gateway.models import Problem
 from holdfast.gateway.paths import SlashesInNames
@@ -57,7 +57,7 @@ def make_app(
     app.state.figures = Figures()
     app.state.lake = lake
     problems.install(app)
-    for part in (simple, jobs, queues, stream, live, tunnel):
+    for part in (simple, jobs, ended, queues, past, stream, live, tunnel):
         app.include_router(part.router)
     add_health(app)
     if has_console:

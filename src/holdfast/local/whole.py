@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast import doors
+from holdfast.client import sight, trouble
 from holdfast.client.errors import Error
 from holdfast.client.figures import Figures as Asked
 from holdfast.client.queue import Queue
@@ -162,7 +163,8 @@ class Whole:
     def node(self, number: int) -> Process:
         port = self.ports[number]
         words = ["node", "--bind", HOST, "--port", str(port), "--dir", str(self.plan.folder / f"node-{number + 1}"),
-                 "--set", "history=yes", "--set", f"metrics-port={port + METRICS_OFFSET}"]
+                 "--set", "history=yes", "--set", "history-body-bytes=512",
+                 "--set", f"metrics-port={port + METRICS_OFFSET}"]
         for other in self.ports:
             if other != port:
                 words += ["--join", f"{HOST}:{other}"]
@@ -287,6 +289,15 @@ class Whole:
         self.since.take(named, is_whole)
         totals = {**found.total().row(), **{name: sum(row[name] for row in named) for name in COUNTERS}}
         return Figures(totals, sorted(named, key=lambda row: str(row["name"])), away)
+
+    def problems(self) -> list[trouble.Problem]:
+        """What is wrong now; nothing where nobody can be asked, which the figures say."""
+        if self.queue is None:
+            return []
+        try:
+            return trouble.what_is_wrong(sight.look(self.queue))
+        except Error:
+            return []
 
     def ask(self) -> Asked:
         """The sums, and who is not in them. A node that has just come back misses the others, who miss nobody: where

@@ -21,6 +21,17 @@ def resident_bytes() -> int:
         return 0
 
 
+def disk_facts(folder: Path | None) -> dict[str, str]:
+    """What is left on the disk of a node's folder, for a node that may use it (not only for root)."""
+    if folder is None:
+        return {}
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return {}
+    return {"aof_disk_free": str(found.f_bavail * found.f_frsize)}
+
+
 def calm_collector() -> None:
     """Python's cyclic collector must never walk over all jobs while clients wait.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects, membership, peers
+from holdfast.core import effects, membership, past, peers
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -35,7 +35,7 @@ from holdfast.core.version import VERSION
 from holdfast.shell import clock
 from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, check_bus_port, read_join
 from holdfast.shell.cores import Siblings
-from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, resident_bytes
+from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, disk_facts, resident_bytes
 from holdfast.shell.guard import Guard
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
@@ -218,6 +218,7 @@ class Server:
             await asyncio.sleep(SWEEP_S)
             seconds += 1
             self.sockets.sweep()
+            past.sample(self.node)
             self.keeping.tick()
             if self.keeping.has_failed() and self.bus is not None:
                 await self.give_up_place()
@@ -546,6 +547,7 @@ class Server:
             "faults": str(self.fault_count),
             **self.rates.now(),
             **self.keeping.facts(),
+            **disk_facts(self.settings.dir),
         }
         facts.update({name: str(value) for name, value in self.sockets.figures().items()})
         if self.siblings is not None:
