@@ -38,6 +38,7 @@ class Census(Chore):
         super().__init__()
         self.number: i64 = 0
         self.short_so_far: i64 = 0  # jobs of this walk with fewer living holders than wanted
+        self.short: i64 = 0  # of the last whole walk
         self.walked: i64 = -NEVER
         self.began: i64 = 0  # this walk, and the last one that came to its end
         self.began_last: i64 = 0
@@ -55,7 +56,7 @@ class Census(Chore):
         self.walked = node.now
         take_rates(node)
         heal.walk(node, False)
-        if node.heal_origin != b"":
+        if node.healing.origin != b"":
             node.alarms.set(self, node.now + LOOK_MS)
 
 
@@ -103,7 +104,7 @@ def turn(node: Node) -> None:
     """The walk has come to its end, and begins anew."""
     node.census.number += 1
     node.census.began_last = node.census.began
-    node.short_of_copies = node.census.short_so_far
+    node.census.short = node.census.short_so_far
     node.census.short_so_far = 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import absence, believers, delay, groups, home, inquire, peek, peers, states, status
+from holdfast.core import absence, believers, delay, groups, home, inquire, orphans, peek, peers, states, status
 from holdfast.core.acks import Ending
 from holdfast.core.believers import Key
 from holdfast.core.inquire import Question
@@ -138,6 +138,7 @@ def of_absence(node: Node, job: Job) -> list[Reason]:
             name = peer_name(node, peer.index)
             words = b"node %b has this job, and hands it out or knows which worker has it; here is a copy" % name
         else:
+            left = min(left, orphans.taken_up_in(node, peer, job))
             return [Reason(states.NODE_AWAY, absence.words(node, peer) + b" has this job" + OTHERWISE, left)]
         return [Reason(b"elsewhere", words, left)]
     if status.is_out(node, job) and job.retry == 0:

@@ -36,6 +36,15 @@ BYTES_PER_BEAT: Final = 32 * 1024 * 1024
 MOVES_PER_BEAT: Final = 5_000
 
 
+class Healing:
+    """How far the walk over all jobs has come."""
+
+    def __init__(self) -> None:
+        self.origin: bytes = b""
+        self.seq: i64 = 0
+        self.after_ms: i64 = 60_000  # a node that is away for longer has its copies made elsewhere
+
+
 def beat(node: Node) -> None:
     if len(node.peers) == 1:
         return
@@ -46,16 +55,16 @@ def beat(node: Node) -> None:
 
 def walk(node: Node, heals: bool) -> None:
     """The next part of the way through all jobs: to count them, and to heal those that need it."""
-    if node.heal_origin == b"":
+    if node.healing.origin == b"":
         census.begin(node)
     jobs_left = JOBS_PER_BEAT
     copies = 0
     size = 0
     for prefix in sorted(node.origins):
-        if prefix < node.heal_origin:
+        if prefix < node.healing.origin:
             continue
         origin = node.origins[prefix]
-        seq = node.heal_seq if prefix == node.heal_origin else 0
+        seq = node.healing.seq if prefix == node.healing.origin else 0
         while True:
             pages = origin.pages_from(seq, 64)
             if not pages:
@@ -74,11 +83,11 @@ def walk(node: Node, heals: bool) -> None:
                         size += made * len(job.kept)
                 seq = (page.number + 1) * len(page.slots)
                 if jobs_left <= 0 or copies >= COPIES_PER_BEAT or size >= BYTES_PER_BEAT:
-                    node.heal_origin = prefix
-                    node.heal_seq = seq
+                    node.healing.origin = prefix
+                    node.healing.seq = seq
                     return
-    node.heal_origin = b""
-    node.heal_seq = 0
+    node.healing.origin = b""
+    node.healing.seq = 0
     forget_vouched(node)
     census.turn(node)
 
@@ -172,7 +181,7 @@ def is_living(node: Node, peer: Peer) -> bool:
         return False
     if node.broken("heal-at-once"):
         return peer.is_linked
-    return peer.is_linked or node.now - max(peer.heard, peer.away_since) < node.heal_after
+    return peer.is_linked or node.now - max(peer.heard, peer.away_since) < node.healing.after_ms
 
 
 def is_somebody_else_first(node: Node, job: Job) -> bool:

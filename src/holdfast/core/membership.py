@@ -179,7 +179,7 @@ def lost_everything(node: Node, peer: Peer) -> None:
             job.holders &= ~peer.bit
             acks.distrust(node, job)
             if job.state != ACKED and job.retry > 0:
-                node.short_of_copies += 1  # until the next walk has counted
+                node.census.short += 1  # until the next walk has counted
             if job.state == ACKED:
                 node.wake_at(job, node.now)  # it may have been the last that had to hear of the ending
     for tomb in node.tombs.values():

@@ -80,6 +80,7 @@ from holdfast.core.errors import CommandError, Refused
 from holdfast.core.fate import Spread
 from holdfast.core.forward import Forwards
 from holdfast.core.groups import Turns
+from holdfast.core.heal import Healing
 from holdfast.core.ids import ID_LENGTH, RandomPool, id_matches, id_seq, ttl_minutes, write_id
 from holdfast.core.inquire import Question
 from holdfast.core.job import (
@@ -247,16 +248,12 @@ class Node:
         self.loaded_by: i64 = NEVER  # what it showed then, less our steady one; NEVER: there is no doubt
         self.endings: dict[Job, None] = {}  # ended jobs that are not collected yet
         self.filling: dict[Job, None] = {}  # accepted, and still short of copies
-        self.heal_origin: bytes = b""  # where the healer is on its way through all jobs
-        self.heal_seq: i64 = 0
-        self.heal_after: i64 = 60_000
+        self.healing: Healing = Healing()
         self.census: Census = Census()
         self.past: Past = Past()
-        self.short_of_copies: i64 = 0  # jobs of the last whole walk with fewer living holders than wanted
         self.salvage: Salvage = Salvage()  # what a damaged journal has left, until all were asked
         self.reach: Reach = Reach()
         self.asking: dict[Job, Asking] = {}  # whose other holders were asked whether it may be queued
-        self.ask_count: i64 = first
         self.requeued: dict[Job, None] = {}  # queued again while a holder was away
         self.announced: dict[Queue, bool] = {}  # queues for which peers know that consumers wait; whether once more
         self.interested: dict[Queue, None] = {}  # queues for which peers have told us
@@ -918,7 +915,7 @@ class Node:
     def apply_settings(self) -> None:
         """Settings have changed: take over those the machine keeps at hand."""
         self.full = self.config.number("maxmemory")
-        self.heal_after = self.config.number("heal-after-ms")
+        self.healing.after_ms = self.config.number("heal-after-ms")
         self.node_timeout = self.config.number("cluster-node-timeout")
         if self.beat.wake < NEVER:
             self.alarms.at_latest(self.beat, self.now + peers.beat_ms(self))

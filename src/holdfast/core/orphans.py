@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import delay, membership, peers, requeue
+from holdfast.core import absence, delay, membership, peers, requeue
 from holdfast.core.job import ACTIVE, ASKING, TOLD_UNTIL, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.walks import COST, TURN_MS, Walk
@@ -80,6 +80,13 @@ def beat(node: Node) -> None:
                 orphans.reborn |= peer.bit
                 orphans.want(node, peer.bit, node.now + TURN_MS)
     orphans.reborn &= orphans.mask | orphans.pending
+
+
+def taken_up_in(node: Node, peer: Peer, job: Job) -> i64:
+    """How long a job that is with a node that is away still waits for it: for the time that was told, or until the node
+    counts as failed."""
+    told: i64 = max(0, job.qtime - node.now)
+    return told if job.flags & TOLD_UNTIL else min(told, absence.fails_ms(node, peer) + GRACE_MS)
 
 
 def is_missed(node: Node, peer: Peer) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import census
+from holdfast.core import census, states
 from holdfast.core.limits import (
     NEVER,
     PAST_LOOKED_AT,
@@ -253,7 +253,7 @@ def is_idle(node: Node, queue: Queue) -> bool:
     if queue.size + queue.lined > 0:
         return False
     tally = census.tally(node, queue)
-    return tally.out == 0 and tally.delayed == 0
+    return tally.of(states.LEASED) == 0 and tally.of(states.DELAYED) == 0
 
 
 def events(queue: Queue) -> i64:
@@ -270,7 +270,7 @@ def levels_of(node: Node, queue: Queue) -> list[int]:
     oldest = queue.oldest(1)
     age = (node.now - oldest[0].ctime // 1_000_000) // 1000 if oldest else 0
     tally = census.tally(node, queue)
-    return [int(queue.size + queue.lined), int(tally.out), int(tally.delayed), max(0, int(age))]
+    return [int(queue.size + queue.lined), tally.of(states.LEASED), tally.of(states.DELAYED), max(0, int(age))]
 
 
 def sums(node: Node, minutes: i64) -> list[tuple[bytes, i64, list[int]]]:

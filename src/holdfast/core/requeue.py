@@ -144,8 +144,8 @@ def due(node: Node, job: Job) -> None:
             tell_queued(node, job, others)
         return
     job.flags = (job.flags & ~GIVEN) | ASKING
-    node.ask_count += 1
-    node.asking[job] = Asking(node.ask_count)
+    node.question_count += 1
+    node.asking[job] = Asking(node.question_count)
     node.count("willqueue")
     # With all others gone somebody else may have got a copy from one of them, or know how it ended.
     ask_holders(node, job, others if others & peers.linked(node) else peers.linked(node) & ~MY_BIT)

@@ -110,7 +110,7 @@ def take(server: Server) -> Snapshot:
     add("holdfast_bus_bytes_total", node.bus_bytes_out, direction="out")
     add_standstill(node, found)
     add("holdfast_adds_with_fewer_copies_total", node.counters.get("added-with-fewer-copies", 0))
-    add("holdfast_jobs_short_of_copies", node.short_of_copies + len(node.filling))
+    add("holdfast_jobs_short_of_copies", node.census.short + len(node.filling))
     add("holdfast_workers", len(node.workers))
     add("holdfast_dead_jobs", len(node.dead))
     journal = server.keeping.journal

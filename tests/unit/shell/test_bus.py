@@ -525,10 +525,10 @@ def test_a_hello_as_bytes() -> None:
     """Golden: another version of this program must be able to read it."""
     data = HELLO.pack()
     assert data == (
-        b"HOLDFAST" + b"\x05\x00" + b"\x75\x00" + b"\x01" + SMALL + b"\xff" * 7 + b"\x7f" + b"\xff" * 8
+        b"HOLDFAST" + b"\x06\x00" + b"\x75\x00" + b"\x01" + SMALL + b"\xff" * 7 + b"\x7f" + b"\xff" * 8
         + NONCE + b"\xff\xff\x01\x00" + b"\x0chost.example" + b"\x06/run/x" + b"\x01h" + b"\x01z"
     )
-    assert handshake.read_head(data[:HEAD.size]) == (5, len(data) - HEAD.size)
+    assert handshake.read_head(data[:HEAD.size]) == (6, len(data) - HEAD.size)
     assert handshake.read_hello(data[HEAD.size:]) == HELLO
     assert HELLO.anew().nonce != HELLO.anew().nonce
 

@@ -148,7 +148,7 @@ def summary(node: Node) -> str:
         "cluster_tombstones": len(node.tombs),
         "cluster_other_node_timeouts": len(membership.of_other_timeout(node)),
         "cluster_slots_at_home": sum([1 for is_open in node.homes.opened if is_open]),
-        "cluster_jobs_short_of_copies": node.short_of_copies + len(node.filling),
+        "cluster_jobs_short_of_copies": node.census.short + len(node.filling),
     }
     if node.is_leaving:
         facts.update({f"cluster_leaving_{name}": count for name, count in heal.left_to_do(node).by_name().items()})
