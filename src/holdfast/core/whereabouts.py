@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import peers, requeue, tombs
+from holdfast.core import orphans, peers, requeue, tombs
 from holdfast.core.alarms import Chore
 from holdfast.core.job import (
     ACKED,
@@ -227,5 +227,7 @@ def on_nothere(node: Node, peer: Peer, reader: Reader) -> None:
         job = read_named(node, reader)
         if job is None or job.state != ACTIVE or job.retry == 0 or job.responsible != peer.index:
             continue
+        if not job.flags & (ASKING | MOVING):
+            orphans.adopt(node, job)
         if not job.flags & (ASKING | MOVING) and not (job.flags & TOLD_UNTIL and job.qtime > node.now):
             requeue.soon(node, job)
