@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import orphans, peers, requeue, tombs
+from holdfast.core import orphans, peers, requeue, tombs, twins
 from holdfast.core.alarms import Chore
 from holdfast.core.job import (
     ACKED,
@@ -80,6 +80,8 @@ class Visit(Walk):
             if job.holders & self.mask and requeue.is_leased(node, job):
                 self.outs.append(job)
                 self.left -= COST_SAID
+            else:
+                twins.tell(node, job, job.holders & self.mask)
         elif not job.flags & (ASKING | MOVING):
             peer = node.peers[job.responsible]
             if peer.bit & self.mask and peer.is_linked:

@@ -39,8 +39,9 @@ def test_each_job_is_counted_once(figures: Any, is_wrong: bool) -> None:
     ({"A": {"q": 1}, "B": {"q": 1}}, True),
     ({"A": {"q": 2}, "B": {"q": 2}}, True),
 ])
-def test_a_job_that_two_workers_have_is_two_hand_outs(figures: Any, is_wrong: bool) -> None:
-    jobs = {**AT_A, "A": {**AT_A["A"], "k": Copy("active", 5, "q", "out")}}
+@pytest.mark.parametrize("stands", ["out", "in-line"])
+def test_a_job_that_two_workers_have_is_two_hand_outs(stands: str, figures: Any, is_wrong: bool) -> None:
+    jobs = {**AT_A, "A": {**AT_A["A"], "k": Copy("active", 5, "q", stands)}}
     assert bool(found(looks(2 * QUIET_MS, jobs=jobs, figures=figures))) == is_wrong
 
 
