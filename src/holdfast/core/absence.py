@@ -39,7 +39,7 @@ def is_first(node: Node, job: Job, without: i64) -> bool:
 
 
 def is_left_to_us(node: Node, job: Job) -> bool:
-    """Whether this node counts a job that it takes to be with a node which cannot be heard. Of a job with a key its home
+    """Whether this node counts a job that it takes to be with one which cannot be heard. If it has a key the home
     does, which may have taken it over."""
     if gates.is_elsewhere(node, job):
         peer = node.peers[home.owner(node, home.slot_of_job(job))]

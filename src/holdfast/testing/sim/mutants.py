@@ -38,6 +38,7 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "long-lease-untold": ("outs-untold",),
     "death-told-once": ("visits-left-out", "gone-node-keeps-jobs"),
     "visits-left-out": ("requeue-not-recorded",),
+    "expire-by-bad-clock": ("gone-node-keeps-jobs",),
 }
 """Belt and braces: rules that cover for each other are taken away together."""
 
