@@ -52,8 +52,8 @@ def figures_add_up_while_a_node_is_away(new: New) -> None:
 
 @catches("counted-by-all-holders", "away-uncounted")
 def figures_add_up_while_two_of_five_are_away(new: New) -> None:
-    """Jobs have three copies: of some two holders are away, and the third says so. Those that are with workers of the two
-    are left to them for as long as that was told."""
+    """Jobs have three copies: of some two holders are away, and the third says so. What workers of the two
+    have is left to them for as long as that was told."""
     sim = new(nodes="ABCDE", seed=731)
     for at in "ABCDE" * 4:
         sim.add_job(at=at, replicate=3, retry_s=600, ttl_s=6_000)
