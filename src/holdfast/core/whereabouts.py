@@ -74,6 +74,8 @@ class Visit(Walk):
         self.with_them: dict[int, BytesWriter] = {}
 
     def look(self, node: Node, job: Job) -> None:
+        if job.state == DEAD and job.retry > 0:
+            self.name_dead(node, job)
         if job.state != ACTIVE or job.retry == 0 or job.holders & ~MY_BIT == 0:
             return
         if job.responsible == ME:
@@ -85,6 +87,13 @@ class Visit(Walk):
         elif not job.flags & (ASKING | MOVING):
             peer = node.peers[job.responsible]
             if peer.bit & self.mask and peer.is_linked:
+                write_name(batch_for(self.with_them, peer), job)
+                self.left -= COST_SAID
+
+    def name_dead(self, node: Node, job: Job) -> None:
+        """One of its holders counts and lists it, so all are to know each other; a copy may be new to the peer."""
+        for peer in node.peers:
+            if peer.bit & job.holders & self.mask & ~MY_BIT and peer.is_linked:
                 write_name(batch_for(self.with_them, peer), job)
                 self.left -= COST_SAID
 
@@ -209,7 +218,7 @@ def on_withyou(node: Node, peer: Peer, reader: Reader) -> None:
         job = None if origin is None or seq < 0 else origin.get(seq)
         if job is not None and job.retry > 0 and job.state != FOLDED:
             tombs.learn_holders(node, job, peer.bit)
-        if job is None or not is_with_us(job):
+        if job is None or (job.state != DEAD and not is_with_us(job)):
             out = batch_for(answer, peer)
             bus.write_u32(out, code)
             bus.write_i64(out, seq)

@@ -61,3 +61,17 @@ def figures_add_up_while_two_of_five_are_away(new: New) -> None:
     settle(sim)
     sim.crash("DE")
     settle(sim)
+
+
+@catches()
+def a_dead_job_that_was_copied_while_a_holder_was_away_is_counted_once(new: New) -> None:
+    """C heals the jobs of A, and A knows nothing of B when it is back: of the two that it knows it may be the first."""
+    sim = new(nodes="ABC", seed=732, settings=(("heal-after-ms", "3000"),))
+    for _ in range(8):
+        job = sim.add_job(at="A", replicate=2, holders="AC", retry_s=600, ttl_s=6_000, attempts=1)
+        assert sim.consume(at="A") == job
+        sim.nack(job, at="A")
+    cut = sim.cut("A")
+    sim.run_for(seconds=15)
+    sim.end_fault(cut)
+    settle(sim)
