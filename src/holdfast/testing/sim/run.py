@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.testing.checkers import Violation
 from holdfast.testing.checkers.whitebox import uncollected
 from holdfast.testing.history import FAIL, OK, History
+from holdfast.testing.not_yet import JUDGED
 from holdfast.testing.sim.machine import Kind
 from holdfast.testing.sim.plan import Plan
 from holdfast.testing.sim.workload import Workload
@@ -32,6 +33,8 @@ class Outcome:
     history: History
     counters: Counter[str] = field(default_factory=Counter)
     simulated_ms: int = 0
+    known: list[Violation] = field(default_factory=list)
+    """Those that wait for a mending (testing/not_yet.py)."""
 
     @property
     def classes(self) -> set[str]:
@@ -64,8 +67,11 @@ def play(cluster: World, workload: Workload) -> list[Violation]:
 
 def run(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None = None) -> Outcome:
     cluster, workload = start(plan, mutants, kind)
-    violations = play(cluster, workload)
+    found = play(cluster, workload)
+    violations = [each for each in found if each.what not in JUDGED]
     counters = cluster.counters
+    known = [each for each in found if each.what in JUDGED]
+    counters.update({f"not-yet-{what}": 1 for what in {each.what for each in known}})
     counters["steps"] = cluster.steps
     counters["frames"] = cluster.network.frames
     for op in cluster.history.ops:
@@ -81,4 +87,4 @@ def run(plan: Plan, mutants: frozenset[str] = frozenset(), kind: Kind | None = N
     if not plan.faults.has_partition:
         counters["adds-unparted"] += counters["adds"]
         counters["adds-unparted-ok"] += counters["adds-ok"]
-    return Outcome(plan, mutants, violations, cluster.history, counters, cluster.now)
+    return Outcome(plan, mutants, violations, cluster.history, counters, cluster.now, known)
