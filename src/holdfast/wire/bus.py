@@ -1,6 +1,6 @@
 """What nodes say to each other: frames of messages, little-endian, no padding.
 
-    frame     seq u64 · ack u64 · time i64 · message*   (the shell puts a u32 length before it on a socket)
+    frame     seq u64 · ack u64 · time i64 · message*   (the shell seals it and puts a u32 length before it)
     message   type u8 · fields as below
 
 `seq` counts the frames of one link epoch from 1; `ack` says up to which frame of the other side we have done
