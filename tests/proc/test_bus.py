@@ -391,8 +391,10 @@ class Stranger:
 
     def prove(self, secret: str = SECRET, mine: bytes = b"") -> None:
         agreements = self.agreements(secret, mine)
-        self.say(handshake.answer(agreements, DIALER, 0))
-        _, self.agreed = handshake.check_answer(agreements, LISTENER, self.hear(ANSWER.size))
+        said = handshake.answer(agreements, DIALER, 0)
+        self.say(said)
+        given = self.hear(ANSWER.size)
+        self.agreed = handshake.check_answer(agreements, LISTENER, given)[1].after(said, given)
 
     def link(self) -> None:
         self.greet()

@@ -110,6 +110,17 @@ def of_cluster(url: str) -> Iterator[Finding]:
                       "start one (holdfast node, or holdfast up), or say where it is with --connect")
 
 
+def of_links(queue: Queue) -> Iterator[Finding]:
+    stats = facts_of(queue.call("INFO", "stats"))
+    if stats.get("credentials_reload_failed") == "1":
+        yield Finding(BAD, "the node could not read its secret or certificate again, and makes no new links",
+                      "see its log; `holdfast secret check FILE`, then SIGHUP")
+    frames = int(stats.get("bus_frames_refused", 0))
+    if frames:
+        yield Finding(BAD, f"{some(frames, 'frame')} of other nodes changed on the way",
+                      "look at what is between the nodes; its log names the one at the other end")
+
+
 def facts_of(text: Any) -> dict[str, str]:
     return dict(line.split(":", 1) for line in plain(text).splitlines() if ":" in line)
 
@@ -137,6 +148,7 @@ def of_nodes(queue: Queue) -> Iterator[Finding]:
     if short:
         words = f"{some(short, 'job')} with fewer copies than there should be"
         yield Finding(BAD, words, "bring back a node, or add one")
+    yield from of_links(queue)
     if int(cluster.get("cluster_other_node_timeouts", 0)):
         yield Finding(BAD, "nodes have different cluster-node-timeout", "set it to the same at all nodes")
     info = facts_of(queue.call("INFO", "all"))

@@ -456,16 +456,19 @@ class Bus:
         mark = self.links.get(them.node_id)
         number = mark.number if mark is not None and mark.run == them.run and not self.is_useless(mark) else 0
         if is_dialer:
-            await with_them.say(handshake.answer(agreements, DIALER, number))
+            said = handshake.answer(agreements, DIALER, number)
+            await with_them.say(said)
             try:
                 given = await with_them.hear(ANSWER.size)
             except (OSError, EOFError):
                 raise Unwelcome("it did not like our answer: is the cluster-secret the same? See its log") from None
-            return handshake.check_answer(agreements, LISTENER, given)
+            linked, agreed = handshake.check_answer(agreements, LISTENER, given)
+            return linked, agreed.after(said, given)
         given = await with_them.hear(ANSWER.size)
         linked, agreed = handshake.check_answer(agreements, DIALER, given)
-        await with_them.say(handshake.answer([agreed], LISTENER, number))
-        return linked, agreed
+        said = handshake.answer([agreed], LISTENER, number)
+        await with_them.say(said)
+        return linked, agreed.after(given, said)
 
     def is_useless(self, mark: Linked) -> bool:
         return mark.peer is not None and self.is_stalled(mark.peer)

@@ -15,7 +15,8 @@ certificates, either side makes the keys of the connection (HKDF with SHA-256). 
 * a recorded answer is worth nothing next time: the other side's key is new;
 * an answer given by us and sent back to us does not pass: dialer and listener sign under different labels,
   and the dialer's hello always comes first;
-* an id, address or number changed on the way does not pass: it is under the signature, as is the verdict;
+* an id, address or number changed on the way does not pass: it is under the signature. The verdict and the keys of
+  frames depend on both answers, too, to the last byte;
 * who stands between two nodes with a certificate of its own does not pass: each side signs the certificate it saw;
 * a stranger who dials learns nothing that depends on the secret: the dialer answers first;
 * what was recorded stays closed to who learns the secret later: the keys of X25519 are gone by then.
@@ -151,9 +152,13 @@ def read_hello(body: bytes) -> Hello:
 class Agreement:
     """What both sides of a connection come to under one secret: proofs of it, and the keys of the link."""
 
-    def __init__(self, key: bytes, shared: bytes, transcript: bytes) -> None:
+    def __init__(self, key: bytes, base: bytes) -> None:
         self.key = key  # of the secret
-        self.base = hmac.digest(key, shared + transcript, "sha256")  # HKDF's extract
+        self.base = base
+
+    def after(self, dialers: bytes, listeners: bytes) -> Agreement:
+        """The same once both have answered: what comes next holds only if both heard what the other said."""
+        return Agreement(self.key, hmac.digest(self.base, dialers + listeners, "sha256"))
 
     def sign(self, label: bytes, number: int = 0) -> bytes:
         """HKDF's expand, to one block."""
@@ -177,7 +182,7 @@ def agree(
     # Each part is behind its length, or the end of one could be read as the beginning of the next.
     parts = (dialer, listener, certificates)
     transcript = hashlib.sha256(b"".join(struct.pack("<I", len(part)) + part for part in parts)).digest()
-    return [Agreement(key, shared, transcript) for key in keys]
+    return [Agreement(key, hmac.digest(key, shared + transcript, "sha256")) for key in keys]  # HKDF's extract
 
 
 def answer(agreements: Sequence[Agreement], role: bytes, linked: int) -> bytes:

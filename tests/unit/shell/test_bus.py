@@ -466,8 +466,10 @@ class Caller:
     async def prove(self, secret: bytes = SECRET) -> None:
         share = handshake.read_hello(self.theirs[HEAD.size:]).share
         agreements = handshake.agree([key(secret)], self.hello, share, self.mine, self.theirs)
-        await self.say(handshake.answer(agreements, DIALER, 0))
-        _, self.agreed = handshake.check_answer(agreements, LISTENER, await self.reader.readexactly(ANSWER.size))
+        said = handshake.answer(agreements, DIALER, 0)
+        await self.say(said)
+        given = await self.reader.readexactly(ANSWER.size)
+        self.agreed = handshake.check_answer(agreements, LISTENER, given)[1].after(said, given)
 
     async def is_closed(self) -> bool:
         async with asyncio.timeout(5):

@@ -77,10 +77,14 @@ class Side:
 def shake(dialer: Side, listener: Side) -> tuple[Agreement, Agreement]:
     """Both sides to the end. What each of them agrees to."""
     asked, answered = dialer.hear(listener.says), listener.hear(dialer.says)
-    linked, theirs = handshake.check_answer(answered, DIALER, handshake.answer(asked, DIALER, 3))
+    said = handshake.answer(asked, DIALER, 3)
+    linked, theirs = handshake.check_answer(answered, DIALER, said)
     assert linked == 3
-    linked, ours = handshake.check_answer(asked, LISTENER, handshake.answer([theirs], LISTENER, 4))
-    assert linked == 4 and handshake.check_verdict(ours, handshake.verdict(theirs, 9)) == 9
+    back = handshake.answer([theirs], LISTENER, 4)
+    linked, ours = handshake.check_answer(asked, LISTENER, back)
+    assert linked == 4
+    ours, theirs = ours.after(said, back), theirs.after(said, back)
+    assert handshake.check_verdict(ours, handshake.verdict(theirs, 9)) == 9
     return ours, theirs
 
 
