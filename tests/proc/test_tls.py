@@ -15,6 +15,8 @@ from cluster_harness import free_ports
 from harness import Client, Node, until
 from users_file import SECRETS, users
 
+from holdfast.shell.handshake import CERTIFICATE, MAGIC, Hello
+
 BIG = 300_000
 
 
@@ -199,6 +201,29 @@ def test_certificates_with_names_of_nodes_are_enough_without_a_secret(papers: Pa
             client.ask("AUTH", "a password")
             until(lambda: b"cluster_reachable_nodes:1" in client.ask("CLUSTER", "INFO"))
             assert client.ask("ADDJOB", "q", "body", 5000, "REPLICATE", 2).startswith(b"DI")
+
+
+def test_without_a_secret_a_unix_socket_takes_a_certificate_too(papers: Papers, tmp_path: Path) -> None:
+    """Or each process of the same user could join over it."""
+    papers.issue("n1", "n1.nodes.example.org")
+    papers.issue("n2", "n2.nodes.example.org")
+    bus = tmp_path / "bus"
+    more = "tls-node-name=*.nodes.example.org", "requirepass=a password"
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(Node(*in_cluster(papers, "n1", *more, f"cluster-bus-unixsocket={bus}")))
+        second = stack.enter_context(Node(*in_cluster(papers, "n2", *more), "--join", f"unix:{bus}"))
+        with first.client() as client:
+            client.ask("AUTH", "a password")
+            until(lambda: b"cluster_reachable_nodes:1" in client.ask("CLUSTER", "INFO"))
+        assert "linked, at" in second.log()
+        with socket.socket(socket.AF_UNIX) as rogue:
+            rogue.connect(str(bus))
+            hello = Hello(b"0" * 40, 1, 1, 1, 1, goes_by=CERTIFICATE).anew()
+            rogue.sendall(hello.pack())
+            rogue.settimeout(10)
+            with contextlib.suppress(ConnectionError):
+                assert MAGIC not in rogue.recv(4096), "the node speaks to it without TLS"
+        until(lambda: "no TLS with it" in first.log())
 
 
 def serial(port: int, papers: Papers) -> bytes:

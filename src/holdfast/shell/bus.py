@@ -54,7 +54,18 @@ from holdfast.shell.bounds import (
 )
 from holdfast.shell.credentials import Credentials, hash_of
 from holdfast.shell.few_lines import FewLines
-from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, MACHINE, VERDICT, Agreement, Hello, Unwelcome
+from holdfast.shell.handshake import (
+    ANSWER,
+    CERTIFICATE,
+    DIALER,
+    HEAD,
+    LISTENER,
+    MACHINE,
+    VERDICT,
+    Agreement,
+    Hello,
+    Unwelcome,
+)
 from holdfast.shell.plain import address_text, set_options
 from holdfast.shell.seal import FORGED, Seals
 from holdfast.shell.settings import SettingsError
@@ -234,8 +245,7 @@ class Bus:
     async def receive(self, sock: socket.socket, host: str, where: str) -> None:
         try:
             conversation = Conversation(sock, self.credentials, seen_at(sock))
-            if conversation.credentials.from_nodes is not None and sock.family != socket.AF_UNIX:
-                await conversation.cover(conversation.credentials.from_nodes, is_server=True)
+            await conversation.cover(conversation.credentials.from_nodes, is_server=True)
             await self.greet(conversation, where, is_dialer=False)
         except (OSError, TimeoutError) as error:
             self.complain(where, f"no TLS with it: {error}")
@@ -298,8 +308,7 @@ class Bus:
         try:
             sock = await self.connect(place)
             conversation = Conversation(sock, self.credentials, seen_at(sock), is_wanted, expected)
-            if conversation.credentials.to_nodes is not None and sock.family != socket.AF_UNIX:
-                await conversation.cover(conversation.credentials.to_nodes, is_server=False)
+            await conversation.cover(conversation.credentials.to_nodes, is_server=False)
             return await self.greet(conversation, name, is_dialer=True)
         except (OSError, TimeoutError) as error:
             if is_wanted and name not in self.unmet:
@@ -398,7 +407,7 @@ class Bus:
             return self.refuse_twin(them, with_them.host)
         if them.goes_by != me.goes_by:
             raise Unwelcome(f"it goes by {them.goes_by}, this node by {me.goes_by}: set the same secret at both")
-        if with_them.certificate:
+        if with_them.certificate or me.goes_by == CERTIFICATE:
             credentials.check(with_them.certificate, them.node_id)
         both = (mine, theirs) if is_dialer else (theirs, mine)
         agreements = handshake.agree(credentials.keys, hello, them.share, *both, with_them.certificates(is_dialer))
@@ -542,8 +551,11 @@ class Conversation:
         self.loop = asyncio.get_running_loop()
         self.is_over = False  # the socket is somebody else's now
 
-    async def cover(self, made: ssl.SSLContext, is_server: bool) -> None:
-        self.sock, self.certificate = await tls.cover(self.sock, made, is_server)
+    async def cover(self, made: ssl.SSLContext | None, is_server: bool) -> None:
+        """Speak TLS, where that is to be. Within a machine a secret is enough; where there is none, nothing else is."""
+        is_near = self.sock.family == socket.AF_UNIX and self.credentials.goes_by != CERTIFICATE
+        if made is not None and not is_near:
+            self.sock, self.certificate = await tls.cover(self.sock, made, is_server)
 
     def certificates(self, is_dialer: bool) -> bytes:
         """The dialer's and the listener's, as this side sees them; nothing without TLS."""
