@@ -425,7 +425,7 @@ class Bus:
                 self.calling[them.node_id] -= 1
                 if self.calling[them.node_id] == 0:
                     del self.calling[them.node_id]
-        if number > 0 and me is self.me and credentials is self.credentials:
+        if number > 0 and me is self.me and credentials is self.credentials and not self.shut:
             self.link(with_them, them, number, where.encode() if is_dialer else b"", agreed, is_dialer)
         return them.node_id
 

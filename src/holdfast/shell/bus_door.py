@@ -50,7 +50,7 @@ class BusDoor:
         try:
             self.credentials = credentials.read(self.server.settings)
         except NoBus as why:
-            self.why_alone = f"no other node can join this one: {why}"
+            self.why_alone = str(why)
             if self.joins or len(self.server.node.peers) > 1:
                 what = "it is to join others" if self.joins else "it was in a cluster when it last ran"
                 raise SettingsError(f"this node cannot meet other nodes, and {what}: {why}") from None
@@ -58,7 +58,7 @@ class BusDoor:
     def open(self) -> Bus | None:
         """The door for other nodes, and the calls to those we know of."""
         if self.credentials is None:
-            log.info("no bus: %s", self.why_alone)
+            log.info("no bus: no other node can join this one: %s", self.why_alone)
             return None
         server = self.server
         addresses = self.config.text("bind").split()
@@ -136,6 +136,8 @@ class BusDoor:
         """Secrets and certificates as they are now. Raises SettingsError, after which there are no new links."""
         bus = self.server.bus
         if bus is None:
+            if self.why_alone and fresh.secrets:
+                log.warning("there is a cluster-secret now; a bus takes a restart")
             return
         try:
             read = credentials.read(fresh)
