@@ -59,6 +59,9 @@ class World:
     def direct(self) -> list[tuple[bytes, int, int]]:
         return [(name, calls, 0) for name, calls in self.direct_calls.items()]
 
+    def why_alone(self) -> str:
+        return ""
+
     def reset(self) -> None:
         self.direct_calls.clear()
 

@@ -108,7 +108,7 @@ class Calls:
     def __init__(self, sockets: Any) -> None:
         self.sockets, self.reset = sockets, sockets.reset
         self.process, self.connection = NO_METER.process, NO_METER.connection
-        self.are_siblings_safe = NO_METER.are_siblings_safe
+        self.are_siblings_safe, self.why_alone = NO_METER.are_siblings_safe, NO_METER.why_alone
 
     def direct(self) -> list[tuple[bytes, int, int]]:
         return [(name, calls, 0) for name, calls, _ in self.sockets.direct()]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core import users
 from holdfast.core.commands.clients import logged_in
+from holdfast.core.config import Config
 from holdfast.core.session import Session
 from holdfast.shell import tls
 from holdfast.shell.logins import Logins
@@ -34,11 +35,7 @@ class Guard:
         if path:
             self.logins = Logins(Path(path), self.answer)
             users.set_users(server.node, self.logins.users)
-        self.to_nodes: ssl.SSLContext | None = None
-        self.from_nodes: ssl.SSLContext | None = None
-        if self.config.is_on("tls-cluster"):
-            self.to_nodes = tls.context(self.config, False, "yes")
-            self.from_nodes = tls.context(self.config, True, "yes")
+        self.to_clients: ssl.SSLContext | None = None
 
     def is_strict(self) -> bool:
         """Whether nobody gets in who has not said who it is."""
@@ -50,7 +47,7 @@ class Guard:
         port = self.config.number("tls-port")
         if port == 0:
             return
-        made = tls.context(self.config, True, self.config.text("tls-auth-clients"))
+        self.to_clients = made = tls.context(self.config, True, self.config.text("tls-auth-clients"))
         hosts = [address.strip("[]") for address in self.config.text("bind").split()]
         hard = int(self.config.text("client-output-buffer-limit").split()[1])
         try:
@@ -91,6 +88,12 @@ class Guard:
             log.info("users reloaded: %d (%s)", len(self.logins.users), changed)
         except SettingsError as error:
             log.error("users not reloaded: %s", error)
+
+    def reload_certificate(self, config: Config) -> None:
+        """SIGHUP: the certificate for clients may be another one. Raises SettingsError, and then it is as it was."""
+        if self.to_clients is not None:
+            tls.context(config, True, config.text("tls-auth-clients"))
+            self.to_clients.load_cert_chain(config.text("tls-cert-file"), config.text("tls-key-file"))
 
     async def close(self) -> None:
         if self.listener is not None:

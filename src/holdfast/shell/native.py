@@ -988,10 +988,10 @@ class Sockets:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def adopt(self, sock, facts):
+    def adopt(self, sock, facts, seals):
         """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        peer = self.links.adopt(sock, facts)
+        peer = self.links.adopt(sock, facts, seals)
         self.finish()
         return peer
 

@@ -37,6 +37,7 @@ from holdfast.shell.bounds import (
     STRANGER_MS,
 )
 from holdfast.shell.plain_links import Links
+from holdfast.shell.seal import Seals
 from holdfast.wire.resp import BULK_BYTES_FLOOR, ProtocolError, Requests
 
 # Linux's numbers, so that the names exist where epoll does not and connections come in by attach() only.
@@ -488,10 +489,10 @@ class Sockets:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
+    def adopt(self, sock: socket.socket, facts: PeerFacts, seals: Seals) -> Peer | None:
         """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        peer = self.links.adopt(sock, facts)
+        peer = self.links.adopt(sock, facts, seals)
         self.finish()
         return peer
 

@@ -41,6 +41,19 @@ def context(config: Config, is_server: bool, asks_for: str) -> ssl.SSLContext:
     return made
 
 
+def own_certificate(config: Config) -> bytes:
+    """The certificate that context() shows to others."""
+    path = config.text("tls-cert-file")
+    try:
+        with open(path, encoding="ascii") as file:
+            text = file.read()
+        end = "-----END CERTIFICATE-----"
+        first = text[text.index("-----BEGIN CERTIFICATE-----"):text.index(end) + len(end)]
+        return ssl.PEM_cert_to_DER_cert(first)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot use {path} for TLS: {error}") from None
+
+
 def common_name(certificate: Any) -> str:
     """Whose certificate it is, as it says itself."""
     for part in (certificate or {}).get("subject", ()):
@@ -108,8 +121,9 @@ class Client(asyncio.Protocol):
             self.transport.close()
 
 
-async def cover(sock: socket.socket, made: ssl.SSLContext, is_server: bool) -> socket.socket:
-    """Speak TLS on a connected socket, and give back one that speaks as before. Raises OSError or TimeoutError."""
+async def cover(sock: socket.socket, made: ssl.SSLContext, is_server: bool) -> tuple[socket.socket, bytes]:
+    """Speak TLS on a connected socket, and give back one that speaks as before, and the certificate of the other side.
+    Raises OSError or TimeoutError."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=CARRIED)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -125,6 +139,7 @@ async def cover(sock: socket.socket, made: ssl.SSLContext, is_server: bool) -> s
     except BaseException:
         sock.close()
         raise
+    shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -134,7 +149,7 @@ async def cover(sock: socket.socket, made: ssl.SSLContext, is_server: bool) -> s
     for task in carriers:
         CARRIERS.add(task)
         task.add_done_callback(CARRIERS.discard)
-    return ours
+    return ours, shown
 
 
 CARRIERS: set[asyncio.Task[None]] = set()  # so that a running one is not collected

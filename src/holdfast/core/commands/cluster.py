@@ -157,6 +157,9 @@ def summary(node: Node) -> str:
 
 
 def meet(node: Node, argv: list[bytes]) -> None:
+    why_alone = node.meter.why_alone()
+    if why_alone:
+        raise BadRequest(b"ERR no other node can join this one: %b" % why_alone.encode())
     port = read_port(argv[3])
     bus_port = read_port(argv[4]) if len(argv) == 5 else port + BUS_PORT_OFFSET
     host = argv[2][1:-1] if argv[2].startswith(b"[") and argv[2].endswith(b"]") else argv[2]
