@@ -47,13 +47,14 @@ from holdfast.shell.bounds import (
     HANDSHAKE_S,
     HANDSHAKES_MAX,
     HANDSHAKES_PER_ADDRESS,
-    LINES_S,
     NEWS,
     RESOLVE_S,
     SETTLE_S,
 )
+from holdfast.shell.few_lines import FewLines
 from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
-from holdfast.shell.plain import address_text, set_options
+from holdfast.shell.listening import address_text
+from holdfast.shell.plain import set_options
 from holdfast.shell.settings import SettingsError
 from holdfast.wire.bus import VERSION
 
@@ -152,8 +153,8 @@ class Bus:
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.complaints = FewLines(logging.WARNING, COMPLAINTS)
-        self.news = FewLines(logging.INFO, NEWS)
+        self.complaints = FewLines("bus", logging.WARNING, COMPLAINTS)
+        self.news = FewLines("bus", logging.INFO, NEWS)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -534,27 +535,3 @@ def seen_at(sock: socket.socket) -> str:
     """The address of the other side."""
     address = sock.getpeername() if sock.family != socket.AF_UNIX else None
     return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
-
-
-class FewLines:
-    """Lines of the log, few enough that they cannot fill the disk: strangers can make as many as they like, and a
-    broken node can come and go all day."""
-
-    def __init__(self, level: int, most: int) -> None:
-        self.level = level
-        self.most = most
-        self.since = 0.0
-        self.said = 0
-        self.unsaid = 0
-
-    def say(self, where: str, what: str) -> None:
-        now = time.monotonic()
-        if now - self.since >= LINES_S:
-            if self.unsaid:
-                log.log(self.level, "bus: %d more lines like these were not logged", self.unsaid)
-            self.since, self.said, self.unsaid = now, 0, 0
-        if self.said >= self.most:
-            self.unsaid += 1
-            return
-        self.said += 1
-        log.log(self.level, "bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)

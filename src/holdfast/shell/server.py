@@ -42,6 +42,7 @@ from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there, only_address
 from holdfast.shell.metrics import Metrics
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
+from holdfast.shell.strangers import ADMIN_SLOTS
 
 log = logging.getLogger("holdfast")
 
@@ -53,8 +54,8 @@ COLLECT_ALL_JOBS_MAX = 100_000
 
 COLLECT_ALL_S = 60
 
-DESCRIPTORS_SPARE = 32
-"""File descriptors for everything but clients."""
+DESCRIPTORS_SPARE = 32 + ADMIN_SLOTS
+"""File descriptors for everything but clients, and for admins where clients are too many."""
 
 
 class Server:
@@ -509,6 +510,7 @@ class Server:
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
         self.sockets.links.configure(number("cluster-send-buffer"))
+        self.guard.apply_settings()
         self.keeping.apply_settings()
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
 

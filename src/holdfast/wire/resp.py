@@ -85,6 +85,10 @@ class Requests:
         """Bytes that are here and have not been looked at."""
         return self.have - self.pos
 
+    def held(self) -> int:
+        """Bytes that are kept here: those not looked at, and the arguments of a command that is not complete."""
+        return self.have - self.pos + (self.size if self.left > 0 else 0)
+
     def is_partial(self) -> bool:
         """A command has begun and is not all there."""
         return self.left >= 0 or self.pos < self.have
