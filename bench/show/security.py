@@ -1,10 +1,11 @@
 """The list of security: each weakness that was found once, as the test that shows it is gone.
 
-A row per finding: its number, the name for --only, what is shown, and the tests. Each of them failed before its repair.
+A row per finding, with the tests that failed before its repair. A row without a number belongs to no finding alone.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from bench.show.lines import ALL_PASS, Answer, Line, tests
@@ -12,30 +13,43 @@ from bench.show.lines import ALL_PASS, Answer, Line, tests
 FOLDER = "tests/proc/security"
 NODE = f"{FOLDER}/test_strangers_at_a_node.py"
 GATEWAY = f"{FOLDER}/test_strangers_at_a_gateway.py"
-SERVE = f"{FOLDER}/test_strangers_at_serve.py"
-NAMES = f"{FOLDER}/test_what_others_are_told.py"
+CROWD = "2,000 strangers and 100 MiB of input: RSS ≤ 64 MiB more, p99 of others ≤ 2 ×"
 
-# number, key, title, tests
-FINDINGS: tuple[tuple[int, str, str, str], ...] = (
-    (3, "held-input", "node: 500 strangers send a MiB behind a login under way, at most 64 MiB is kept", f"{NODE} -k behind"),
-    (9, "logins", "logins: few guesses per second, the right secret is never called wrong, all refusals are logged",
-     f"{NODE} -k 'guess or known'"),
-    (10, "handshakes", "TLS: 400 silent handshakes leave descriptors, and end after 5 s", f"{NODE} -k 'handshakes or knock'"),
-    (0, "crowd-node", "node: 2,000 strangers, 100 MiB of input: RSS ≤ 64 MiB more, p99 of others ≤ 2 ×", f"{NODE} -k crowd_that"),
-    (0, "admin-slots", "node: the newest stranger comes in, an admin gets in where all places are taken",
-     f"{NODE} -k 'newest or admin'"),
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    key: str
+    title: str
+    path: str
+    chosen: str = ""
+    """Which tests of that file, as pytest's -k has it."""
+    goal: str = ALL_PASS
+
+
+FINDINGS = (
+    Finding("2-bodies", "gateway: nothing of a request but its head is read before it is known who asks", GATEWAY,
+            "body or rubbish or head or message or line"),
+    Finding("3-held-input", "node: 500 strangers send a MiB each behind a login that is under way", NODE, "behind"),
+    Finding("9-logins", "logins at a node: few guesses per second, all logged, and a right secret is never called wrong",
+            NODE, "guess or known"),
+    Finding("9-logins-http", "the same at a gateway, over HTTP and in the console", GATEWAY, "logins"),
+    Finding("10-handshakes", "TLS: 400 silent handshakes leave descriptors, and end after 5 s", NODE,
+            "handshakes or knock"),
+    Finding("12-images", "an image on a page of another site takes no job", GATEWAY, "image"),
+    Finding("15-silent", "gateway: silent connections end, whoever comes gets in, streams are bounded", GATEWAY,
+            "nothing or half or follow"),
+    Finding("crowd-node", f"node: {CROWD}", NODE, "crowd_that"),
+    Finding("crowd-http", f"gateway, HTTP: {CROWD}", GATEWAY, "http_port"),
+    Finding("crowd-grpc", f"gateway, gRPC: {CROWD}", GATEWAY, "grpc_port"),
+    Finding("places", "node: the newest stranger comes in, and an admin where all places are taken", NODE,
+            "newest or admin"),
 )
 
 
 def lines() -> list[Line]:
-    return [Line(key, told(number, title), ALL_PASS, finding(key, words)) for number, key, title, words in FINDINGS]
+    return [Line(each.key, each.title, each.goal, find_out(each)) for each in FINDINGS]
 
 
-def told(number: int, title: str) -> str:
-    return f"{number}. {title}" if number else title
-
-
-def finding(key: str, words: str) -> Callable[[], Answer]:
-    path, _, chosen = words.partition(" -k ")
-    arguments = [path, "-k", chosen.strip("'")] if chosen else [path]
-    return partial(tests, f"security-{key}", *arguments)
+def find_out(each: Finding) -> Callable[[], Answer]:
+    chosen = ["-k", each.chosen] if each.chosen else []
+    return partial(tests, f"security-{each.key}", each.path, *chosen)

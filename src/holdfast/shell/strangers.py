@@ -124,6 +124,9 @@ class Strangers:
     def __len__(self) -> int:
         return len(self.table)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self.table
+
     def arrive(self, key: Key, address: str, drop: Callable[[], None]) -> None:
         """One is there; `drop` is called, once at most, when it has to go."""
         host = host_of(address)
