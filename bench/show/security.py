@@ -13,6 +13,7 @@ from bench.show.lines import ALL_PASS, Answer, Line, tests
 FOLDER = "tests/proc/security"
 NODE = f"{FOLDER}/test_strangers_at_a_node.py"
 GATEWAY = f"{FOLDER}/test_strangers_at_a_gateway.py"
+SERVE = f"{FOLDER}/test_strangers_at_serve.py"
 CROWD = "2,000 strangers and 100 MiB of input: RSS ≤ 64 MiB more, p99 of others ≤ 2 ×"
 
 
@@ -30,7 +31,7 @@ FINDINGS = (
     Finding("2-bodies", "gateway: nothing of a request but its head is read before it is known who asks", GATEWAY,
             "body or rubbish or head or message or line"),
     Finding("3-held-input", "node: 500 strangers send a MiB each behind a login that is under way", NODE, "behind"),
-    Finding("9-logins", "logins at a node: few guesses per second, all logged, and a right secret is never called wrong",
+    Finding("9-logins", "logins at a node: few guesses per second, all logged; right secrets are never called wrong",
             NODE, "guess or known"),
     Finding("9-logins-http", "the same at a gateway, over HTTP and in the console", GATEWAY, "logins"),
     Finding("10-handshakes", "TLS: 400 silent handshakes leave descriptors, and end after 5 s", NODE,
@@ -38,6 +39,9 @@ FINDINGS = (
     Finding("12-images", "an image on a page of another site takes no job", GATEWAY, "image"),
     Finding("15-silent", "gateway: silent connections end, whoever comes gets in, streams are bounded", GATEWAY,
             "nothing or half or follow"),
+    Finding("19-serve", "an embedded queue that is served: few guesses, silent strangers go, MONITOR at no door", SERVE,
+            "guesses or nothing or others or behind or half"),
+    Finding("crowd-serve", f"an embedded queue that is served: {CROWD}", SERVE, "crowd_at"),
     Finding("crowd-node", f"node: {CROWD}", NODE, "crowd_that"),
     Finding("crowd-http", f"gateway, HTTP: {CROWD}", GATEWAY, "http_port"),
     Finding("crowd-grpc", f"gateway, gRPC: {CROWD}", GATEWAY, "grpc_port"),

@@ -1,8 +1,8 @@
 """A connection to the gateway's HTTP port, before any request of it is looked at: bounded in time, bytes and number.
 
 uvicorn's own protocol reads a head of any length, waits for it for ever, and takes any number of connections. Here a
-connection counts as a stranger's (shell/strangers.py) until a request on it has shown who asks (doorkeeper.py); its head
-must be complete after HEAD_S and have HEAD_BYTES_MAX at most; and what follows a stranger's head stays unread until
+connection counts as a stranger's (shell/strangers.py) until a request on it has shown who asks (doorkeeper.py); its
+head must be complete after HEAD_S and have HEAD_BYTES_MAX at most; what follows a stranger's head stays unread until
 somebody wants to read it.
 """
 from __future__ import annotations

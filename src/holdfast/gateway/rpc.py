@@ -337,7 +337,8 @@ def methods(service: Service) -> dict[str, Any]:
     """The methods of the service, as the .proto has them. What is made by protoc would not let us read."""
     found: dict[str, Any] = {}
     for method in pb.DESCRIPTOR.services_by_name["Queue"].methods:
-        made = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.stream_unary_rpc_method_handler
+        is_both_ways = method.client_streaming
+        made = grpc.stream_stream_rpc_method_handler if is_both_ways else grpc.stream_unary_rpc_method_handler
         found[method.name] = made(
             getattr(service, method.name), reading(GetMessageClass(method.input_type)),
             GetMessageClass(method.output_type).SerializeToString,
