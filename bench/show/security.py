@@ -14,6 +14,7 @@ FOLDER = "tests/proc/security"
 NODE = f"{FOLDER}/test_strangers_at_a_node.py"
 GATEWAY = f"{FOLDER}/test_strangers_at_a_gateway.py"
 SERVE = f"{FOLDER}/test_strangers_at_serve.py"
+OTHERS = f"{FOLDER}/test_what_others_are_told.py"
 CROWD = "2,000 strangers and 100 MiB of input: RSS ≤ 64 MiB more, p99 of others ≤ 2 ×"
 
 
@@ -37,10 +38,18 @@ FINDINGS = (
     Finding("10-handshakes", "TLS: 400 silent handshakes leave descriptors, and end after 5 s", NODE,
             "handshakes or knock"),
     Finding("12-images", "an image on a page of another site takes no job", GATEWAY, "image"),
+    Finding("13-logs", "names that others choose make no line of a log, and no file of a log is for all to read", OTHERS,
+            "log"),
+    Finding("14-workers", "workers belong to users, are shown by queue, and forge no line of CLIENT LIST", OTHERS,
+            "worker"),
     Finding("15-silent", "gateway: silent connections end, whoever comes gets in, streams are bounded", GATEWAY,
             "nothing or half or follow"),
+    Finding("18-metrics", "metrics: on this machine or for a token, and broken scrapes are no alarm", OTHERS,
+            "figures or scrape"),
     Finding("19-serve", "an embedded queue that is served: few guesses, silent strangers go, MONITOR at no door", SERVE,
             "guesses or nothing or others or behind or half"),
+    Finding("21-low", "TLS handshakes that hold a command, endless pauses, long scans, waiting that is not counted", OTHERS,
+            "pause or handshake or scan or port_of"),
     Finding("crowd-serve", f"an embedded queue that is served: {CROWD}", SERVE, "crowd_at"),
     Finding("crowd-node", f"node: {CROWD}", NODE, "crowd_that"),
     Finding("crowd-http", f"gateway, HTTP: {CROWD}", GATEWAY, "http_port"),

@@ -124,7 +124,7 @@ LESS: Final[dict[bytes, dict[bytes, tuple[int, int]]]] = {
     b"TENANT": {b"LIST": LOOK_AT_QUEUE},
     b"CRON": {b"GET": (READ, SCHEDULE), b"NEXT": (READ, SCHEDULE), b"LIST": (READ, EVERYTHING)},
     b"BATCH": {b"GET": (READ | PRODUCE, NOTHING), b"CLOSE": (ADMIN, AFTER_THEN)},
-    b"WORKER": {b"BEAT": (READ | CONSUME, NOTHING), b"LIST": (READ | CONSUME, NOTHING)},
+    b"WORKER": {b"BEAT": (CONSUME, NOTHING), b"LIST": (READ | CONSUME, NOTHING)},
 }
 
 

@@ -716,7 +716,7 @@ class Sockets:
                 if p[start] != 42:
                     i = self.run_line(connection, p, start, n)
                     if i < 0:
-                        return resp.BAD_LINE if i == -1 else resp.BAD_QUOTES
+                        return resp.LINE_FAULTS[i]
                     if i == start:
                         break
                     start = i
@@ -892,7 +892,7 @@ class Sockets:
     @cython.cfunc
     @cython.exceptval(-3)
     def run_line(self, connection: Connection, p: cython.p_uchar, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A line typed by a person. The position after it; `i` if it must wait; -1 too long, -2 bad quotes."""
+        """A line typed by a person. The position after it; `i` if it must wait; see resp.LINE_FAULTS."""
         most: cython.Py_ssize_t = LINE_BYTES_MAX
         if connection.is_stranger and self.is_too_much(connection, True):
             most = STRANGER_BYTES_MAX
@@ -901,7 +901,7 @@ class Sockets:
             return -1 if n - i >= most else i
         argv = resp.split_line(p[i:end - p])
         if argv is None:
-            return -2
+            return -2 if resp.is_typed(p[i:end - p]) else -4
         if argv and not self.timed(connection, argv):
             connection.is_held = True
             return i

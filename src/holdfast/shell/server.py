@@ -40,7 +40,7 @@ from holdfast.shell.guard import Guard
 from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there, only_address
-from holdfast.shell.metrics import Metrics
+from holdfast.shell.metrics import Metrics, read_token
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 from holdfast.shell.strangers import ADMIN_SLOTS
 
@@ -156,7 +156,7 @@ class Server:
         port = self.config.number("metrics-port")
         if port == 0:
             return None
-        metrics = Metrics(self, self.config.text("bind").split()[0], port + self.core)
+        metrics = Metrics(self, self.config.text("metrics-bind"), port + self.core, read_token(self.config))
         log.info("metrics on port %d", metrics.port)
         return metrics
 
@@ -523,7 +523,7 @@ class Server:
     def log_faults(self) -> None:
         for fault in self.node.faults:
             self.fault_count += 1
-            log.error("a fault in the machine:\n%s", fault)
+            log.error("a fault in the machine: %s", " | ".join(fault.splitlines()))
         self.node.faults.clear()
 
     # -- the node's meter ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from holdfast.core import errors, users, waiting
 from holdfast.core.commands.cluster import write_hello
 from holdfast.core.effects import KILL, Request
 from holdfast.core.errors import BadRequest
-from holdfast.core.limits import CLIENT_NAME_BYTES_MAX
+from holdfast.core.limits import CLIENT_NAME_BYTES_MAX, PAUSE_MS_MAX
 from holdfast.core.parse import integer, timeout_ms, value_of
 from holdfast.core.reply import write_array, write_bulk, write_error, write_int, write_map, write_null
 from holdfast.core.session import NOTHING, REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Session
@@ -164,10 +164,15 @@ def client(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word == b"REPLY" and n == 3:
         set_replies(node, session, argv[2].lower())
     elif word == b"PAUSE" and n in (3, 4):
-        pause_clients(node, timeout_ms(argv[2]))
+        ms = timeout_ms(argv[2])
+        if ms > PAUSE_MS_MAX:
+            raise BadRequest(errors.PAUSE_RANGE)
+        pause_clients(node, ms)
         out.write(b"+OK\r\n")
     elif word == b"UNPAUSE" and n == 2:
-        out.write(b"+OK\r\n")  # only reached when nothing is paused
+        out.write(b"+OK\r\n")
+        if node.paused_until != 0:
+            waiting.resume_clients(node)
     elif word == b"KILL" and n >= 3:
         kill(node, session, argv)
     elif word in (b"NO-EVICT", b"NO-TOUCH") and n == 3:
@@ -185,7 +190,7 @@ def describe(node: Node, session: Session) -> bytes:
     facts = node.meter.connection(session)
     line = (
         f"id={session.number} addr={session.address} fd={facts.get('fd', -1)} "
-        f"name={session.name.decode('ascii')} age={(node.now - session.connected) // 1000} "
+        f"name={session.name.decode('ascii', 'replace')} age={(node.now - session.connected) // 1000} "
         f"idle={(node.now - session.used) // 1000} flags={flags or 'N'} qbuf={facts.get('qbuf', 0)} "
         f"qbuf-free={facts.get('qbuf-free', 0)} obl={facts.get('obl', 0)} oll={facts.get('oll', 0)} "
         f"omem={facts.get('omem', 0)} events=r cmd={session.last_command.decode('ascii').lower()} "
@@ -224,7 +229,7 @@ def set_replies(node: Node, session: Session, word: bytes) -> None:
 
 
 def pause_clients(node: Node, ms: i64) -> None:
-    """No command of anybody is run for that long."""
+    """No command of anybody is run for that long, but those of waiting.PASSES_PAUSE."""
     if ms > 0:
         node.paused_until = node.now + ms
         node.alarms.set(node.pause_end, node.paused_until)
