@@ -78,7 +78,7 @@ class Lake:
 
     def create(self) -> Lake:
         """Make the folder, or see that it is a lake that we know how to write."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         mark = self.folder / "lake.json"
         if not mark.exists():
             fresh = mark.with_suffix(f".{uuid.uuid4().hex}")

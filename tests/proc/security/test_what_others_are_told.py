@@ -66,7 +66,7 @@ def test_what_is_logged_of_others_is_seen_and_does_nothing() -> None:
     except ValueError as error:
         record.exc_info = (ValueError, error, error.__traceback__)
     record.exc_text = None
-    first, *others = logs.formatter(logs.TEXT, "%(levelname)s %(message)s").format(record).split("\n")
+    _, *others = logs.formatter(logs.TEXT, "%(levelname)s %(message)s").format(record).split("\n")
     assert others and all(line.startswith(" ") and line.isprintable() for line in others)
 
 
