@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "history": ({"core", "journal"}, {"numpy", "pyarrow"}),
     "ended": ({"client", "core", "history", "journal"}, set()),
     "doors": ({"client", "embedded"}, set()),
-    "serving": ({"client", "embedded", "gateway", "shell", "wire"}, set()),
+    "serving": ({"client", "core", "embedded", "gateway", "shell", "wire"}, set()),
     "tasks": ({"client", "doors", "tasks"}, {"msgspec", "opentelemetry"}),
     "worker": ({"client", "doors", "tasks", "worker"}, {"msgspec", "uvloop"}),
     "testing": ({"core", "history", "wire", "journal", "shell", "client", "embedded", "doors", "tasks", "worker",

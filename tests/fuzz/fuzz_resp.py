@@ -68,6 +68,9 @@ class Transport:
         self.written: list[bytes] = []
         self.is_closed = False
 
+    def hold(self, is_full: bool) -> None:
+        self.is_full = is_full
+
     def write(self, data: bytes) -> None:
         if self.is_closed:
             raise Wrong("written to a transport that was closed")

@@ -163,6 +163,9 @@ class Transport:
         self.written: list[bytes] = []
         self.is_closed = False
 
+    def hold(self, is_full: bool) -> None:
+        self.is_full = is_full
+
     def write(self, data: bytes) -> None:
         assert not self.is_closed
         self.written.append(data)

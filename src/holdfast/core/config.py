@@ -187,8 +187,12 @@ SETTINGS: Final = [
     Setting("heal-after-ms", NUMBER, "60000",
             "A node away for longer than this gets no time any more: its copies are made anew elsewhere.", low=1000),
     Setting("metrics-port", NUMBER, "0",
-            "TCP port for /metrics (Prometheus), /healthz and /readyz, at the first address of bind; 0: none. One of "
-            "several cores has it at this port + its number.", live=False, high=65535),
+            "TCP port for /metrics (Prometheus), /healthz and /readyz; 0: none. One of several cores has it at this "
+            "port + its number.", live=False, high=65535),
+    Setting("metrics-bind", TEXT, "127.0.0.1", "Address of that port. /metrics names queues to whoever reaches it: "
+            "beside another address than this machine's own, set metrics-token-file.", live=False),
+    Setting("metrics-token-file", TEXT, "", "File with a token that /metrics asks for: Authorization: Bearer token. "
+            "/healthz and /readyz ask for none.", live=False),
     Setting("loglevel", CHOICE, "notice", "How much is logged.",
             choices=("debug", "verbose", "notice", "warning")),
     Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),

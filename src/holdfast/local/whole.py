@@ -236,7 +236,7 @@ class Whole:
     def take_folder(self) -> None:
         """Ours as long as we live: its nodes would refuse to start a second time, and say so only in their logs."""
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.lock = (self.plan.folder / LOCK).open("ab")
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -66,7 +66,8 @@ from holdfast.shell.handshake import (
     Hello,
     Unwelcome,
 )
-from holdfast.shell.plain import address_text, set_options
+from holdfast.shell.listening import address_text
+from holdfast.shell.plain import set_options
 from holdfast.shell.seal import FORGED, Seals
 from holdfast.shell.settings import SettingsError
 from holdfast.wire.bus import VERSION
@@ -167,8 +168,8 @@ class Bus:
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.complaints = FewLines(logging.WARNING, COMPLAINTS)
-        self.news = FewLines(logging.INFO, NEWS)
+        self.complaints = FewLines("bus", logging.WARNING, COMPLAINTS)
+        self.news = FewLines("bus", logging.INFO, NEWS)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 

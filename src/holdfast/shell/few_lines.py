@@ -1,4 +1,4 @@
-"""Lines of the log that strangers and broken nodes can cause, kept few."""
+"""Lines of a log about what strangers do: few enough that nobody can fill a disk with them."""
 from __future__ import annotations
 
 import logging
@@ -13,7 +13,8 @@ class FewLines:
     """Lines of the log, few enough that they cannot fill the disk: strangers can make as many as they like, and a
     broken node can come and go all day."""
 
-    def __init__(self, level: int, most: int) -> None:
+    def __init__(self, topic: str, level: int, most: int) -> None:
+        self.topic = topic
         self.level = level
         self.most = most
         self.since = 0.0
@@ -24,10 +25,10 @@ class FewLines:
         now = time.monotonic()
         if now - self.since >= LINES_S:
             if self.unsaid:
-                log.log(self.level, "bus: %d more lines like these were not logged", self.unsaid)
+                log.log(self.level, "%s: %d more lines like these were not logged", self.topic, self.unsaid)
             self.since, self.said, self.unsaid = now, 0, 0
         if self.said >= self.most:
             self.unsaid += 1
             return
         self.said += 1
-        log.log(self.level, "bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)
+        log.log(self.level, "%s: %s: %s", self.topic, where.encode("ascii", "backslashreplace").decode(), what)

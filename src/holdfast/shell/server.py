@@ -38,9 +38,10 @@ from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, disk_
 from holdfast.shell.guard import Guard
 from holdfast.shell.keeping import Keeping
 from holdfast.shell.listening import bind, bind_unix, is_loopback, is_there
-from holdfast.shell.metrics import Metrics
+from holdfast.shell.metrics import Metrics, read_token
 from holdfast.shell.seal import Seals
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
+from holdfast.shell.strangers import ADMIN_SLOTS
 
 log = logging.getLogger("holdfast")
 
@@ -52,8 +53,8 @@ COLLECT_ALL_JOBS_MAX = 100_000
 
 COLLECT_ALL_S = 60
 
-DESCRIPTORS_SPARE = 32
-"""File descriptors for everything but clients."""
+DESCRIPTORS_SPARE = 32 + ADMIN_SLOTS
+"""File descriptors for everything but clients, and for admins where clients are too many."""
 
 
 class Server:
@@ -155,7 +156,7 @@ class Server:
         port = self.config.number("metrics-port")
         if port == 0:
             return None
-        metrics = Metrics(self, self.config.text("bind").split()[0], port + self.core)
+        metrics = Metrics(self, self.config.text("metrics-bind"), port + self.core, read_token(self.config))
         log.info("metrics on port %d", metrics.port)
         return metrics
 
@@ -449,6 +450,7 @@ class Server:
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
         self.sockets.links.configure(number("cluster-send-buffer"))
+        self.guard.apply_settings()
         self.keeping.apply_settings()
         self.door.note_guard()
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
@@ -462,7 +464,7 @@ class Server:
     def log_faults(self) -> None:
         for fault in self.node.faults:
             self.fault_count += 1
-            log.error("a fault in the machine:\n%s", fault)
+            log.error("a fault in the machine: %s", " | ".join(fault.splitlines()))
         self.node.faults.clear()
 
     # -- the node's meter ----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ PRIORITY_NO_LINK: Final = 5
 PRIORITY_SUSPECT: Final = 10
 PRIORITY_FAILED: Final = 100
 BUS_PORT_OFFSET: Final = 10_000
+PORT_DIGITS_MAX: Final = 5
 HOST: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:%-")
 """What names and addresses of hosts are made of."""
 
@@ -172,7 +173,7 @@ def meet(node: Node, argv: list[bytes]) -> None:
 
 
 def read_port(text: bytes) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
+    if len(text) > PORT_DIGITS_MAX or not text.isdigit() or not 0 < int(text) < 65536:
         raise BadRequest(b"ERR Invalid TCP port specified: %b" % errors.printable(text))
     return int(text)
 
