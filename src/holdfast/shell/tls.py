@@ -160,6 +160,8 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.listeners: list[socket.socket] = []
         self.tasks: set[asyncio.Task[None]] = set()
+        """Handshakes that hold a descriptor: those of `shaking`, and those that were shut and are not closed yet."""
+        self.resting: set[socket.socket] = set()
         try:
             for host in hosts:
                 self.listeners.append(bind(host, port, backlog))
@@ -172,25 +174,40 @@ class Listener:
 
     def accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_ROUND):
+            if self.tasks and (len(self.tasks) >= HANDSHAKES_MAX or self.is_full(len(self.tasks))):
+                self.shaking.make_room()
+                self.rest(listener)
+                return
             try:
                 sock, address = listener.accept()
             except OSError as error:
                 if error.errno in NO_DESCRIPTORS and not self.shaking.make_room():
-                    self.loop.remove_reader(listener.fileno())  # whoever knocks waits for a moment, and we do not spin
-                    self.loop.call_later(AGAIN_S, self.listen_again, listener)
+                    self.rest(listener)
+                    self.loop.call_later(AGAIN_S, self.listen_again)
                 return
-            if self.is_full(len(self.shaking)) and not self.shaking.make_room():
+            if self.is_full(0):
                 sock.close()
                 continue
             task = self.loop.create_task(self.shake(sock))
             self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
             self.shaking.arrive(task, address_text(sock, address), partial(shut, sock))
-            task.add_done_callback(self.shaking.leave)
+            task.add_done_callback(self.is_over)
 
-    def listen_again(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:
-            self.loop.add_reader(listener.fileno(), self.accept, listener)
+    def rest(self, listener: socket.socket) -> None:
+        """Others wait in the system's backlog, and we do not spin, until a handshake is over."""
+        self.loop.remove_reader(listener.fileno())
+        self.resting.add(listener)
+
+    def is_over(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self.shaking.leave(task)
+        self.listen_again()
+
+    def listen_again(self) -> None:
+        for listener in self.resting:
+            if listener.fileno() >= 0:
+                self.loop.add_reader(listener.fileno(), self.accept, listener)
+        self.resting.clear()
 
     async def shake(self, sock: socket.socket) -> None:
         sock.setblocking(False)
