@@ -97,6 +97,11 @@ class RealWorker:
         self.signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_S + 30)
 
+    def children(self) -> list[int]:
+        """The processes that it has started and that run."""
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
