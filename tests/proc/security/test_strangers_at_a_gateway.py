@@ -18,6 +18,7 @@ from users_file import SECRETS, users
 
 from holdfast.gateway.doorkeeper import JSON_DEPTH_MAX
 from holdfast.gateway.proto import messages as pb
+from holdfast.shell.strangers import WRONG_AT_ONCE, WRONG_PER_S
 from security.crowd import MIB, Crowd, Peak, p99, seconds_of
 
 CROWD_HOSTS = tuple(f"127.0.0.{number}" for number in range(10, 20))
@@ -258,12 +259,14 @@ def test_logins_are_few_and_logged_at_http_grpc_and_the_console(gateway: Gateway
     with gateway.client() as client:
         assert client.post("/console/login", data={"name": "shop", "secret": "guess"}).status_code == 303
         assert "'shop' from 127.0.0.1:" in gateway.log()
-        for number in range(25):
+        began = time.monotonic()
+        for number in range(500):
             said = client.get("/v1/queues", headers={"Authorization": f"Bearer mailer.guess-{number}",
                                                     "X-Forwarded-For": f"10.0.0.{number}"})
             if said.status_code == 429:
                 break
             assert said.status_code == 401
+        assert number <= WRONG_AT_ONCE + WRONG_PER_S * (time.monotonic() - began) + 1
         assert said.status_code == 429 and said.json()["code"] == "TRYAGAIN" and said.headers["Retry-After"]
         assert "'mailer' from 127.0.0.1:" in gateway.log() and "10.0.0." not in gateway.log()
         assert client.get("/v1/queues", headers=BOSS).status_code == 200, "others log in as before"
