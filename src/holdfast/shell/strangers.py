@@ -37,8 +37,9 @@ LOGIN_S: Final = 30
 HANDSHAKE_S: Final = 5
 """TLS must be agreed on in this time. It takes two round trips."""
 HANDSHAKES_MAX: Final = 256
-HANDSHAKES_PER_HOST: Final = 32
-"""TLS handshakes under way. One takes some milliseconds of the processor and some 100 KiB."""
+HANDSHAKES_PER_HOST: Final = 128
+"""TLS handshakes under way. One takes some milliseconds of the processor and some 100 KiB. A program opens as many
+connections at once as it has threads and tasks that ask; the oldest of them must not be cut off for that."""
 HEAD_S: Final = 10
 """A head of an HTTP request must be complete in this time after the connection, or after its first byte."""
 HEAD_BYTES_MAX: Final = 64 * 1024
