@@ -128,7 +128,7 @@ class Scan:
         return NO_LIMIT if self.is_busyloop else min(self.count, SCAN_FULL_MAX if self.is_full else SCAN_COUNT_MAX)
 
     def steps_most(self) -> int:
-        return NO_LIMIT if self.is_busyloop else self.items_most() * SCAN_STEPS_PER_ITEM
+        return NO_LIMIT if self.is_busyloop else min(self.count, SCAN_COUNT_MAX) * SCAN_STEPS_PER_ITEM
 
     def takes_queue(self, node: Node, queue: Queue) -> bool:
         return not (
