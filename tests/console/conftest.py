@@ -55,7 +55,7 @@ def fill(queue: holdfast.Queue) -> None:
         queue.add("broken", f"breaks {number}", attempts=1)
         queue.next("broken", timeout=5).fail(f"ValueError: bad number {number}")
     queue.add("held", '{"what": "is with a worker"}')
-    queue.next("held", timeout=5).progress(0.4, "nearly half")
+    queue.next("held", timeout=5, lease=7200).progress(0.4, "nearly half")  # longer than all tests of this folder
     queue.add("plainly", "with a client that has no name and no token")
     queue.call("GETJOB", "FROM", "plainly")
     queue.limit("api.example", "1/s")

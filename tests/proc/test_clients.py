@@ -504,7 +504,7 @@ def test_pydisque_all_of_it(port: int, queue: str) -> None:
     assert len(client.show(late)) == 32  # Disque's thirty, and the status
     figures = client.qstat(queue, return_dict=True)
     assert (figures[b"len"], figures[b"jobs-in"], figures[b"jobs-out"], figures[b"pause"]) == (0, 5, 4, b"none")
-    assert len(client.qstat(queue)) == 42
+    assert len(client.qstat(queue)) == 54
 
     assert client.ack_job(one) is None
     assert client.fast_ack(two) is None

@@ -56,6 +56,7 @@ class Queue:
     expired: int = 0
     seen_out: int = 0  # with consumers, and delayed, when somebody last looked
     seen_delayed: int = 0
+    seen_put_off: int = 0
     waiting: list[int] = field(default_factory=list)
 
 
@@ -263,8 +264,12 @@ class Model:
         self.looked = self.now
         for name, queue in self.queues.items():
             active = [job for job in self.jobs.values() if job.queue == name and job.state == b"active"]
-            queue.seen_out = sum(job.was_handed_out for job in active)
-            queue.seen_delayed = sum(not job.was_handed_out and not job.was_queued for job in active)
+            queue.seen_out = sum(job.was_handed_out and (not job.retry or job.when > self.now) for job in active)
+            queue.seen_delayed = sum(
+                not job.was_handed_out and not job.was_queued and job.ctime // 1_000_000 + job.delay * 1000 > self.now
+                for job in active
+            )
+            queue.seen_put_off = len(active) - queue.seen_out - queue.seen_delayed
 
     def set_aside(self, job: Job) -> None:
         job.state, job.when = b"active", self.now + job.retry * 1000 if job.retry else 0

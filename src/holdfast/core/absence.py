@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from holdfast.core import gates, home
 from holdfast.core.job import Job
 from holdfast.core.peers import ME, MY_BIT, Peer, order_in
 from holdfast.core.queue import Tally
@@ -37,6 +38,18 @@ def is_first(node: Node, job: Job, without: i64) -> bool:
     return True
 
 
+def is_left_to_us(node: Node, job: Job) -> bool:
+    """Whether this node counts a job that it takes to be with one which cannot be heard. If it has a key the home
+    does, which may have taken it over."""
+    if gates.is_elsewhere(node, job):
+        peer = node.peers[home.owner(node, home.slot_of_job(job))]
+        if peer.is_linked and peer.bit & job.holders:
+            return False
+    elif home.is_keyed(job):
+        return True
+    return is_first(node, job, node.peers[job.responsible].bit)
+
+
 def is_there(node: Node, job: Job) -> bool:
     """Whether the node that has the job is this one, or can be heard."""
     peer = node.peers[job.responsible]
@@ -47,7 +60,7 @@ def is_counted_here(node: Node, job: Job) -> bool:
     """Of those that hold a job the one that sees to it counts it; if that cannot be heard, the first in its order."""
     if is_there(node, job):
         return job.responsible == ME
-    return is_first(node, job, node.peers[job.responsible].bit)
+    return is_left_to_us(node, job)
 
 
 def is_dead_here(node: Node, job: Job) -> bool:

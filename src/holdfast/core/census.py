@@ -75,7 +75,7 @@ def note(node: Node, job: Job) -> None:
     word = status.of(node, job)
     if word == states.COPY or word == states.NODE_AWAY:
         index = int(job.responsible)
-        if job.flags & MOVING or absence.is_first(node, job, node.peers[index].bit):
+        if job.flags & MOVING or absence.is_left_to_us(node, job):
             counting.behind[index] = counting.behind.get(index, 0) + 1  # also of one that can be heard: it may go
     elif word != states.DEAD or absence.is_dead_here(node, job):
         counting.words[word] = counting.words.get(word, 0) + 1

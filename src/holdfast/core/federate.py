@@ -351,13 +351,21 @@ def on_moved(node: Node, peer: Peer, reader: Reader) -> None:
     move_number = reader.long()
     jid = reader.job_id()
     job = node.find(jid)
-    if int(move_number) in peer.taken or (job is not None and job.retry > 0):
+    is_here = job is not None and job.retry > 0 and (
+        not is_left_to(peer, job) or node.broken("copy-says-taken")
+    )
+    if int(move_number) in peer.taken or is_here:
         answer(peer, bus.TAKEN, move_number, jid)
         return
     if int(move_number) not in peer.refused:
         peer.refused[int(move_number)] = int(tombs.latest_life(node, jid))
         records.refused(node, peer, move_number)
     answer(peer, bus.NOTTAKEN, move_number, jid)
+
+
+def is_left_to(peer: Peer, job: Job) -> bool:
+    """Whether ours is a copy from before the move: the giver would think it is here, and we that it is there."""
+    return job.state == ACTIVE and job.responsible == peer.index and not job.flags & MOVING
 
 
 def link_up(node: Node, peer: Peer) -> None:

@@ -7,7 +7,9 @@ Each copy has somebody responsible for it (requeue.py). Whether that node is gon
 * any other waited in a queue, as far as anybody can know, or had been given to a consumer in the last moment
   (whereabouts.TELL_MS): its holders ask each other, and the first in the order of the job queues it.
 
-A node that comes back with nothing of what it had is gone, too, as far as its jobs are concerned.
+A node that comes back with nothing of what it had is gone, too, as far as its jobs are concerned. It can be heard, and
+nobody would count a job that waits for its time. So the first holder becomes responsible for that at once (adopt), and
+asks the others when the time has come, as one that has not had it itself.
 
 A node that is silent and not known to be gone may have handed out anything since it was last heard. Then a job waits
 for one more retry time.
@@ -18,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from holdfast.core import absence, delay, membership, peers, requeue
-from holdfast.core.job import ACTIVE, ASKING, TOLD_UNTIL, Job
+from holdfast.core import absence, delay, home, membership, peers, requeue
+from holdfast.core.job import ACTIVE, ASKING, TOLD_UNTIL, TWIN, Job
 from holdfast.core.peers import ME, MY_BIT, Peer
 from holdfast.core.walks import COST, TURN_MS, Walk
 
@@ -48,6 +50,8 @@ class Orphans(Walk):
 
 def take_up(node: Node, peer: Peer, job: Job) -> bool:
     """A peer cannot be heard, or is gone: see to a job that was with it, as soon as that may be. False: it has time."""
+    if node.reach.orphans.reborn & peer.bit:
+        adopt(node, job)
     if job.flags & TOLD_UNTIL:
         return False
     is_lost = node.reach.orphans.reborn & peer.bit != 0 or membership.is_gone(node, peer)
@@ -59,6 +63,14 @@ def take_up(node: Node, peer: Peer, job: Job) -> bool:
     job.asks = 0
     node.wake_at(job, latest)
     return True
+
+
+def adopt(node: Node, job: Job) -> None:
+    """The node that this job was with has nothing: while the job waits for its time, it is with the first holder."""
+    is_waiting = delay.left(node, job) > 0 or (job.flags & TOLD_UNTIL != 0 and job.qtime > node.now)
+    if is_waiting and not home.is_keyed(job) and requeue.rank(node, job) == 0 and not node.broken("nobody-adopts"):
+        job.responsible = ME
+        job.flags |= TWIN  # another may have it meanwhile: they are asked before it is queued
 
 
 def beat(node: Node) -> None:

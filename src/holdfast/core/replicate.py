@@ -489,6 +489,7 @@ def begin_life(node: Node, job: Job) -> None:
     job.state = ACTIVE
     if delay.is_on(node, job):
         node.wake_at(job, delay.end(job))
+        twins.tell(node, job, job.holders)
     elif twins.must_ask(node, job):
         requeue.due(node, job)
     else:

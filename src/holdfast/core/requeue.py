@@ -461,7 +461,7 @@ def hear_state(
         return
     if state == IS_LEASED and remote.is_lent_to(peer, job):
         remote.take_back(node, job)  # a consumer there has it already
-    elif is_leased(node, job):
+    elif is_leased(node, job) or (state == IS_DELAYED and twins.goes_on(node, peer, job)):
         return
     if job.state == QUEUED:
         if state == IS_QUEUED and not node.broken("queued-answer-unheard"):

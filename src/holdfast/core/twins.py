@@ -8,6 +8,10 @@ first time the other holders are asked (requeue.due), as of any other that is qu
 with a consumer, that is said, and ours is a copy from then on. To tell them afterwards would not do: with somebody
 waiting here, ours is out before they can answer.
 
+Until then both would count it. So who waits for the end of a delay says so to the other (IS_DELAYED): the first in the
+job's order of nodes goes on, and the other leaves the job to it. The same holds for jobs that were adopted (orphans.py)
+on both sides of a cut.
+
 A node that makes the same job counts on our copy as soon as it has asked for one. So ours is recorded from then on, and
 stays one when it cannot be accepted itself: its end would be that of theirs, too.
 """
@@ -17,9 +21,21 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from holdfast.core import gates, records, requeue
-from holdfast.core.job import ACTIVE, QUEUED, QUEUED_BEFORE, TWIN, UNSURE, WAIT_REPL, Job
-from holdfast.core.peers import ME, Peer
+from holdfast.core import gates, home, records, requeue
+from holdfast.core.job import (
+    ACTIVE,
+    ASKING,
+    BACKING_OFF,
+    HANDED_OUT,
+    MOVING,
+    QUEUED,
+    QUEUED_BEFORE,
+    TWIN,
+    UNSURE,
+    WAIT_REPL,
+    Job,
+)
+from holdfast.core.peers import ME, MY_BIT, Peer
 
 if TYPE_CHECKING:
     from holdfast.core.node import Node
@@ -35,6 +51,30 @@ def meet(node: Node, peer: Peer, job: Job) -> None:
         requeue.write_state(node, peer, node.id_text(job), requeue.IS_LEASED, job.qtime - node.now, job.holders)
     else:
         note(node, job)
+        tell(node, job, peer.bit)
+
+
+def waits_here(node: Node, job: Job) -> bool:
+    """Whether it waits here for its time, and another node may see to it, too. Of jobs with keys the home decides."""
+    is_waiting = job.state == ACTIVE and job.responsible == ME and job.flags & TWIN != 0 and job.qtime > node.now
+    return is_waiting and not job.flags & (ASKING | MOVING | BACKING_OFF | HANDED_OUT) and not home.is_keyed(job)
+
+
+def tell(node: Node, job: Job, mask: i64) -> None:
+    """Others that see to the job hear that we do."""
+    if not waits_here(node, job) or node.broken("twins-both-wait"):
+        return
+    for peer in node.peers:
+        if peer.bit & mask & ~MY_BIT and peer.is_linked:
+            requeue.write_state(node, peer, node.id_text(job), requeue.IS_DELAYED, job.qtime - node.now, job.holders)
+
+
+def goes_on(node: Node, peer: Peer, job: Job) -> bool:
+    """A peer waits to queue a job, as we do: whether it is for us. Then the peer leaves it to us."""
+    if not waits_here(node, job) or requeue.order_key(job, node.node_id) > requeue.order_key(job, peer.node_id()):
+        return False
+    tell(node, job, peer.bit)
+    return True
 
 
 def note(node: Node, job: Job) -> None:

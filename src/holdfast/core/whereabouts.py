@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from holdfast.core import peers, requeue, tombs
+from holdfast.core import orphans, peers, requeue, tombs, twins
 from holdfast.core.alarms import Chore
 from holdfast.core.job import (
     ACKED,
@@ -74,15 +74,26 @@ class Visit(Walk):
         self.with_them: dict[int, BytesWriter] = {}
 
     def look(self, node: Node, job: Job) -> None:
+        if job.state == DEAD and job.retry > 0:
+            self.name_dead(node, job)
         if job.state != ACTIVE or job.retry == 0 or job.holders & ~MY_BIT == 0:
             return
         if job.responsible == ME:
             if job.holders & self.mask and requeue.is_leased(node, job):
                 self.outs.append(job)
                 self.left -= COST_SAID
+            else:
+                twins.tell(node, job, job.holders & self.mask)
         elif not job.flags & (ASKING | MOVING):
             peer = node.peers[job.responsible]
             if peer.bit & self.mask and peer.is_linked:
+                write_name(batch_for(self.with_them, peer), job)
+                self.left -= COST_SAID
+
+    def name_dead(self, node: Node, job: Job) -> None:
+        """One of its holders counts and lists it, so all are to know each other; a copy may be new to the peer."""
+        for peer in node.peers:
+            if peer.bit & job.holders & self.mask & ~MY_BIT and peer.is_linked:
                 write_name(batch_for(self.with_them, peer), job)
                 self.left -= COST_SAID
 
@@ -207,7 +218,7 @@ def on_withyou(node: Node, peer: Peer, reader: Reader) -> None:
         job = None if origin is None or seq < 0 else origin.get(seq)
         if job is not None and job.retry > 0 and job.state != FOLDED:
             tombs.learn_holders(node, job, peer.bit)
-        if job is None or not is_with_us(job):
+        if job is None or (job.state != DEAD and not is_with_us(job)):
             out = batch_for(answer, peer)
             bus.write_u32(out, code)
             bus.write_i64(out, seq)
@@ -227,5 +238,7 @@ def on_nothere(node: Node, peer: Peer, reader: Reader) -> None:
         job = read_named(node, reader)
         if job is None or job.state != ACTIVE or job.retry == 0 or job.responsible != peer.index:
             continue
+        if not job.flags & (ASKING | MOVING):
+            orphans.adopt(node, job)
         if not job.flags & (ASKING | MOVING) and not (job.flags & TOLD_UNTIL and job.qtime > node.now):
             requeue.soon(node, job)

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-DRAWN: Final[dict[str, str]] = {}
+DRAWN: Final[dict[str, str]] = {
+    "gone": "salvage: jobs of a damaged journal wait 90 s for a member that is gone or was replaced (seed 126)",
+    "stranger": "salvage: the same",
+    "strangers": "salvage: the same",
+}
 
-JUDGED: Final[dict[str, str]] = {}
+JUDGED: Final[dict[str, str]] = {
+    "out-of-reach": "salvage: the same wait",
+    "put-off": "leases: after a blackout one is put off by three seconds (seed 41)",
+    "link-late": "links: two nodes meet late after all have restarted (seed 210)",
+}

@@ -34,6 +34,17 @@ def test_each_job_is_counted_once(figures: Any, is_wrong: bool) -> None:
     assert bool(found(looks(2 * QUIET_MS, figures=figures))) == is_wrong
 
 
+@pytest.mark.parametrize(("figures", "is_wrong"), [
+    ({"A": {"q": 2}, "B": {"q": 1}}, False),
+    ({"A": {"q": 1}, "B": {"q": 1}}, True),
+    ({"A": {"q": 2}, "B": {"q": 2}}, True),
+])
+@pytest.mark.parametrize("stands", ["out", "in-line"])
+def test_a_job_that_two_workers_have_is_two_hand_outs(stands: str, figures: Any, is_wrong: bool) -> None:
+    jobs = {**AT_A, "A": {**AT_A["A"], "k": Copy("active", 5, "q", stands)}}
+    assert bool(found(looks(2 * QUIET_MS, jobs=jobs, figures=figures))) == is_wrong
+
+
 def test_figures_are_a_moment_old() -> None:
     wrong = {"A": {"q": 9}, "B": {"q": 1}}
     assert not found(looks(QUIET_MS, figures=wrong))

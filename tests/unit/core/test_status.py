@@ -138,6 +138,8 @@ def test_a_job_of_a_node_that_is_away_is_listed_by_one_of_its_holders() -> None:
     sim.run_for(seconds=5)
     assert sim.do("A", "EXPLAIN", jobs[0])["reply"][1] == "queued"
     assert [str(sim.do(at, "JSCAN", "STATE", "node-away")["reply"]).count("DI") for at in "AB"] == [0, 0]
+    takers = [[at for at in "AB" if sim.copies(job)[at] == "queued"] for job in jobs]
+    assert {len(names) for names in takers} == {1}, "taken up by one of them"
     sim.restart("C")
     sim.run_for(seconds=5)
     assert [str(sim.do(at, "JSCAN", "STATE", "node-away")["reply"]).count("DI") for at in "ABC"] == [0, 0, 0]

@@ -45,6 +45,7 @@ it told of, a move, and its answer."""
 
 QUEUED: Final = "queued"  # and nothing keeps it from a consumer
 OUT: Final = "out"
+IN_LINE: Final = "in-line"
 DELAYED: Final = "delayed"
 WAITS: Final = "waits"  # it failed, and is tried again later
 TIMED: Final = frozenset([OUT, DELAYED, WAITS])

@@ -2,13 +2,16 @@
 
 A look is what each node that is there holds, and the sum of the figures that each gives for a queue. Figures are
 counted by walks over all jobs, a moment old (core/census.py); so they are judged where nothing has changed for a while:
-no copy of a job of that queue, at any node, and no link. Plain data in, words out, like reach.py.
+no copy of a job of that queue, at any node, and no link. A job that two workers have is two hand-outs, and is counted
+as that: each node says what its own workers do. So is one that a worker has and that stands in line at the home of its
+group, which was another node when the job was handed out. Plain data in, words out, like reach.py.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from holdfast.testing.checkers.reach import IN_LINE, OUT
 from holdfast.testing.checkers.whitebox import ACKED, TOMBSTONE, Copy, View
 
 QUIET_MS: Final = 5_000
@@ -53,7 +56,10 @@ class Sums:
         if ending or not told:
             return  # they leave one node after the other; and a node of the tests tells nothing
         self.judged += 1
-        if sum(told.values()) != len(jobs):
+        # A hand-out is counted where it is: beside another one, and beside a place in line at another home.
+        seen_to = [job for _, job, copy in rows if copy.stands in (OUT, IN_LINE)]
+        again = len(seen_to) - len(set(seen_to))
+        if sum(told.values()) != len(jobs) + again:
             where = {node: sorted(f"{copy.state} {copy.stands}" for each, _, copy in rows if each == node)
                      for node in look.jobs}
             yield queue, f"{len(jobs)} jobs of {queue}, and the nodes say {told}; they hold {where}"

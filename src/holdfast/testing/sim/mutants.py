@@ -38,6 +38,7 @@ ALONG: Final[dict[str, tuple[str, ...]]] = {
     "long-lease-untold": ("outs-untold",),
     "death-told-once": ("visits-left-out", "gone-node-keeps-jobs"),
     "visits-left-out": ("requeue-not-recorded",),
+    "expire-by-bad-clock": ("gone-node-keeps-jobs",),
 }
 """Belt and braces: rules that cover for each other are taken away together."""
 
@@ -112,6 +113,9 @@ MUTANTS: Final[dict[str, str]] = {
     "willqueue-unanswered": "WILLQUEUE is answered for queued and acked jobs only, not for leased ones",
     "no-holder-order": "holders whose timers end together requeue together: no i x 500 ms",
     "taker-unannounced": "a taker does not tell the other holders that the job is with it now",
+    "copy-says-taken": "asked whether it took a job, a node says yes if it has a copy that is with who asks",
+    "nobody-adopts": "a job that waits for its time stays with a node that came back empty: it is in no figure",
+    "twins-both-wait": "two nodes that wait to queue the same job do not say so to each other",
     "old-idle-counts": "nothing against queueing a job: said to an earlier question, it counts for the next",
     "held-by-the-deaf": "who comes first, but has to wait since it cannot hear the responsible node, makes others wait",
     "gift-untold": "asked about a job that it gave away a moment ago, the giver says that it lies idle",

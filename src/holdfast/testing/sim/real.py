@@ -34,7 +34,7 @@ def standing(machine: Any, job: Any) -> tuple[str, int]:
     if flags & core.IN_DOUBT:
         return "doubt", 0
     if flags & core.SPECIAL and groups.is_held(job):
-        return "in-line", 0
+        return reach.IN_LINE, 0
     if requeue.is_leased(machine, job):
         return reach.OUT, left
     if job.retry == 0 and flags & core.HANDED_OUT:

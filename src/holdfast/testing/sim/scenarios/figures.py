@@ -52,10 +52,26 @@ def figures_add_up_while_a_node_is_away(new: New) -> None:
 
 @catches("counted-by-all-holders", "away-uncounted")
 def figures_add_up_while_two_of_five_are_away(new: New) -> None:
-    """Jobs have three copies: of some two holders are away, and the third says so."""
+    """Jobs have three copies: of some two holders are away, and the third says so. What workers of the two
+    have is left to them for as long as that was told."""
     sim = new(nodes="ABCDE", seed=731)
     for at in "ABCDE" * 4:
         sim.add_job(at=at, replicate=3, retry_s=600, ttl_s=6_000)
+        sim.consume(at=at)
     settle(sim)
     sim.crash("DE")
+    settle(sim)
+
+
+@catches()
+def a_dead_job_that_was_copied_while_a_holder_was_away_is_counted_once(new: New) -> None:
+    """C heals the jobs of A, and A knows nothing of B when it is back: of the two that it knows it may be the first."""
+    sim = new(nodes="ABC", seed=732, settings=(("heal-after-ms", "3000"),))
+    for _ in range(8):
+        job = sim.add_job(at="A", replicate=2, holders="AC", retry_s=600, ttl_s=6_000, attempts=1)
+        assert sim.consume(at="A") == job
+        sim.nack(job, at="A")
+    cut = sim.cut("A")
+    sim.run_for(seconds=15)
+    sim.end_fault(cut)
     settle(sim)

@@ -232,7 +232,7 @@ def safe_to_stop_means_safe(new: New) -> None:
     assert not lost, f"{len(lost)} of {len(jobs)} jobs were lost with a node that was safe to stop"
 
 
-@catches("may-hold-counts")
+@catches("may-hold-counts", "nobody-adopts")
 def a_copy_that_was_lost_on_its_way_does_not_make_it_safe_to_stop(new: New) -> None:
     """A leaves and sends B the copy of its job, over a link that breaks: B is a holder for A, and has nothing."""
     sim = new(nodes="AB", seed=83, settings=QUICK)

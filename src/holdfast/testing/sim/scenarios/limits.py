@@ -512,7 +512,7 @@ def the_jobs_of_a_schedule_may_have_keys(new: New) -> None:
     assert len(got) == len(set(got)) >= 12, f"{len(set(got))} jobs for twelve times"
 
 
-@catches("cron-twins-unmet", "twin-forgotten")
+@catches("cron-twins-unmet", "twin-forgotten", "twins-both-wait")
 def runs_that_two_owners_made_and_that_are_still_delayed_are_queued_once(new: New) -> None:
     """As above, but when the cut ends nothing is queued yet: they meet while all of it waits for its delay."""
     sim = new(nodes="ABC", seed=420, settings=(("heal-after-ms", "3000"),))

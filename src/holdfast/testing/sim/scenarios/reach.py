@@ -233,3 +233,20 @@ def what_explains_a_job_does_not_send_one_round_in_a_circle(new: New) -> None:
         node.wake_at(found, node.now + 300_000)
     reasons = sim.do("A", "EXPLAIN", job)["reply"][3]
     assert [reason[0] for reason in reasons] == ["nowhere"], f"{reasons}"
+
+
+@catches("copy-says-taken")
+def a_job_that_never_arrived_where_it_was_given_to_is_not_left_there(new: New) -> None:
+    """A gives its job to C, which stops before that arrives, and comes back with the copy that it had before."""
+    sim = new(nodes="ABC", seed=770, faults=Faults(latency_ms=(150, 150)))
+    job = sim.add_job(at="A", replicate=3, retry_s=600)
+    late = sim.hold("A", "C")
+    sim.wait_for_job(at="C", timeout_ms=1_000)
+    sim.run_for(seconds=0.5)
+    assert sim.copies(job)["A"] == "moving"
+    sim.crash("C")
+    sim.end_fault(late)
+    sim.restart("C")
+    sim.run_for(seconds=5)
+    assert sim.consume_and_ack(at="B") == job, f"nobody has it: {sim.copies(job)}"
+    end_well(sim, job)
