@@ -265,8 +265,8 @@ class Commands(Model):
             b"acked", queue.acked, b"nacked", queue.nacked, b"dead", 0, b"expired", queue.expired, b"lease-lost", 0,
             b"out", queue.seen_out, b"delayed", queue.seen_delayed, b"dead-kept", 0,
             b"added", queue.added, b"handed-out", queue.outs, b"retrying", 0,
-            b"node-away", 0, b"accepting", 0, b"moving", 0, b"asking", 0, b"put-off", queue.seen_put_off,
-            b"in-doubt", 0,
+            b"node-away", 0, b"accepting", 0, b"moving", 0, b"asking", 0,
+            b"put-off", queue.seen_put_off, b"in-doubt", 0,
         ]
 
     def pause(self, who: int, args: list[bytes]) -> Any:

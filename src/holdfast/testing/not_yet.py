@@ -13,8 +13,4 @@ DRAWN: Final[dict[str, str]] = {
     "strangers": "salvage: the same",
 }
 
-JUDGED: Final[dict[str, str]] = {
-    "out-of-reach": "salvage: the same wait",
-    "put-off": "leases: after a blackout one is put off by three seconds (seed 41)",
-    "link-late": "links: two nodes meet late after all have restarted (seed 210)",
-}
+JUDGED: Final[dict[str, str]] = {}

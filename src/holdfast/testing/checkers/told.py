@@ -36,6 +36,7 @@ class Agreement:
         self.nodes = sorted({op.node for op in facts.history.ops if op.process == WATCH and op.f == "told"})
         self.asked: dict[int, Op] = {}
         self.ended: set[str] = set()  # jobs that somebody wanted to end
+        self.fastacked: set[tuple[str, str]] = set()  # node and job: the node forgets it, and may be given it again
         for op in facts.history.ops:
             if op.process == WATCH and op.f == "told":
                 self.told.setdefault((op.node, op.value["event"], op.value["job"]), []).append(op.t)
@@ -45,6 +46,8 @@ class Agreement:
                     self.ended.update(op.value["ids"])
                 elif op.f == "admin":
                     self.ended.update(op.value["words"])  # an operator at a prompt, perhaps with an ACKJOB
+                if op.f == "fastack":
+                    self.fastacked.update((op.node, job) for job in op.value["ids"])
 
     def wrong(self, what: str, job: str, t: int, text: str) -> None:
         self.found.append(Violation("history", what, job, t, text))
@@ -66,7 +69,8 @@ class Agreement:
             if is_shared and self.is_smooth and is_at_most_once(job):
                 is_shared = False
             for (first, one), (last, two) in combinations(sorted(tellings), 2):
-                has_forgotten = any(first <= t <= last and node == one for t, node in facts.restarts)
+                has_forgotten = (one, job) in self.fastacked or any(
+                    first <= t <= last and node == one for t, node in facts.restarts)
                 if not is_shared or (not has_forgotten if one == two else was_calm(facts, first, last)):
                     self.wrong("told-twice", job, last, f"added at {one} at {first} ms, and once more at {two}")
                     break

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DISTURBING: Final = frozenset([*PARTITIONS, *LINKS, "leaving", "forget"])
 """Faults under which nobody is promised a time: some nodes do not hear each other, or somebody wants it so."""
 
+MUTING: Final = frozenset(["full", "eio"])
+"""A node whose disk takes nothing ends its links: it must not say what it could not write."""
+
 Pair = tuple[str, str]
 
 
@@ -55,12 +58,13 @@ class Moments:
         for name in there:
             self.absent.pop(name, None)
         kinds = {fault.kind for fault, _ in cluster.nemesis.running.values()}
+        mute = {fault.who for fault, _ in cluster.nemesis.running.values() if fault.kind in MUTING}
         is_disturbed = not DISTURBING.isdisjoint(kinds)
         pairs = list(combinations(sorted(there), 2))
         is_open = [pair for pair in pairs if not self.is_blocked(pair)]
         self.linked = frozenset(pair for pair in is_open if self.is_linked(up, pair))
         self.apart = {
-            pair: self.apart.get(pair, now) for pair in is_open if pair not in self.linked
+            pair: self.apart.get(pair, now) for pair in is_open if pair not in self.linked and mute.isdisjoint(pair)
         } if not is_disturbed else {}
         for a, b in self.linked:
             self.has_met.add(frozenset((up[a].node_id, up[b].node_id)))
