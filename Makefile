@@ -107,6 +107,7 @@ mutants: need-sim ## Take away each rule of the cluster in turn: some check must
 fuzz: need-test ## Bad input for SECONDS=600
 	@mkdir -p build
 	@$(PY) -m tests.fuzz.fuzz_resp --seconds $(SECONDS) --out build/fuzz-failure.json
+	@$(PY) -m tests.fuzz.fuzz_handshake --seconds $$(( $(SECONDS) / 5 ))
 	@OPENAPI_EXAMPLES=200 $(PYTEST) tests/gateway/test_openapi.py tests/gateway/test_grpc.py
 
 .PHONY: netns

@@ -322,6 +322,8 @@ LIMIT_MODULES = (
     ("holdfast.core.limits", "The machine", True),
     ("holdfast.wire.resp", "The protocol", False),  # a parser too: only what is explained there is a limit
     ("holdfast.shell.bounds", "Connections", True),
+    ("holdfast.shell.strangers", "Before login, at every door", True),
+    ("holdfast.gateway.doorkeeper", "Requests of the gateway", False),
 )
 UNITS = ("KIB", "MIB", "GIB")
 HEADING = re.compile(r"# -- (.+?) -*$")
@@ -391,7 +393,7 @@ def limits_page() -> str:
         where = module.removeprefix("holdfast.").replace(".", "/") + ".py"
         parts.append(f"## {title}\n\nCode: `{where}`.\n\n{limits_of(module, is_whole)}")
     return page(
-        "Limits", "core/limits.py, wire/resp.py and shell/bounds.py",
+        "Limits", "core/limits.py, wire/resp.py, shell/bounds.py, shell/strangers.py and gateway/doorkeeper.py",
         "Every bound has a name and a reason. Where an operator may move one, it is the default of a "
         "[setting](settings.md). Names that end in MS are milliseconds, in S seconds. A reason that stands once "
         "for several names stands at the last of them.",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from bench import common
-from bench.show import cluster, console, doors, journal, node, pipeline, promises, scheduler, setup
+from bench.show import cluster, console, doors, journal, node, pipeline, promises, scheduler, security, setup
 from bench.show.judging import chosen, show
 from bench.show.lines import Line
 
@@ -20,6 +20,7 @@ LISTS: dict[str, Callable[[], list[Line]]] = {
     "doors": doors.lines,
     "pipeline": pipeline.lines,
     "console": console.lines,
+    "security": security.lines,
     "setup": setup.lines,
     "promises": promises.lines,
 }

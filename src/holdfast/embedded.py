@@ -45,8 +45,9 @@ from holdfast.client.asks import Undo
 from holdfast.client.errors import BadRequest, Closed, Error, Unknown, Unreachable
 from holdfast.client.queue import AsyncQueue, Queue
 from holdfast.client.resp import Argv, Reply, new_reader, to_bytes
+from holdfast.core.commands.clients import logged_in
 from holdfast.core.config import BY_NAME, BadSetting, Config
-from holdfast.core.effects import APPLY_SETTINGS, CLOSE, KILL
+from holdfast.core.effects import APPLY_SETTINGS, CLOSE, KILL, VERIFY
 from holdfast.core.node import Node
 from holdfast.core.session import NOTHING, Session
 from holdfast.journal import identity
@@ -158,6 +159,8 @@ class Local:
         self._armed_ms = 0
         self._pid = os.getpid()
         self._is_closed = False
+        self.on_login: Callable[[Session, bytes], None] | None = None
+        """Finds out whether a name and secret are right, and says so by `logged_in` (serving.py)."""
 
     def start(self, argv: Argv, waiter: Waiter) -> bool:
         """Execute a command. True: the answer is in `waiter`; False: it has to wait."""
@@ -243,6 +246,14 @@ class Local:
         """Ask clients from outside for a password. Those that are here already are trusted."""
         with self._lock:
             self._node.config.set("requirepass", password)
+
+    def logged_in(self, session: Session, name: bytes, verdict: int) -> None:
+        """What has been found out about the secret that a client from outside gave."""
+        with self._lock:
+            if not self._is_closed and session.number in self._node.sessions:
+                self._move_time()
+                logged_in(self._node, session, name, verdict)
+                self._follow_up()
 
     def nudge(self) -> None:
         """The clock was moved by hand (tests): let everything that has become due happen."""
@@ -338,6 +349,8 @@ class Local:
                 request = node.requests[0]
                 if request.kind == APPLY_SETTINGS and self._kept is not None:
                     self._kept.apply_settings()
+                elif request.kind == VERIFY and request.session is not None and self.on_login is not None:
+                    self.on_login(request.session, request.argument)
                 elif request.session is not None:
                     self._refuse(request.kind, request.session)
                 del node.requests[0]

@@ -19,21 +19,34 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.client.errors import BadRequest, Closed, Error, NotAvailable, Unreachable
+from holdfast.client.asks import Undo
+from holdfast.client.errors import BadRequest, Closed, Error, NotAvailable, Unreachable, from_reply
 from holdfast.client.jobs import said
 from holdfast.client.queue import AsyncQueue, Queue
-from holdfast.client.resp import Reply
+from holdfast.client.resp import Argv, Reply, to_bytes
 from holdfast.client.target import PORT
+from holdfast.core.session import Session
+from holdfast.core.users import RIGHT
 from holdfast.embedded import AsyncLoopback, Local, SyncLoopback, Waiter
+from holdfast.shell.logins import Logins
+from holdfast.shell.strangers import LOGIN_S, TRY_AGAIN, Strangers
+from holdfast.shell.strangers import READ_BYTES as STRANGER_READ_BYTES
 from holdfast.wire.resp import ProtocolError, Requests
 
 if TYPE_CHECKING:
     from holdfast.gateway.serve import Gateway
 
 READ_BYTES: Final = 64 * 1024
+TRUSTED_READ_BYTES: Final = 256 * 1024
+"""Read from a socket per turn; asyncio's own figure."""
+STREAM_BYTES: Final = 4 * 1024
+"""When twice as much has come that no guest has taken in, its socket is left unread."""
+GUESTS_MAX: Final = 1000
+"""Clients at one time over RESP: a program of its own usually may open 1,024 files."""
 AHEAD_MAX: Final = 16
 """Pieces of what a client sends while it waits for an answer, before we stop reading."""
 GRACE_S: Final = 1
@@ -57,6 +70,9 @@ class Serving:
         self._local = local
         self._ways = ways
         self._password = password
+        self._strangers = Strangers()
+        self._logins = Logins(None, self._answer)
+        self._logins.set_password(password.encode("utf-8", "surrogateescape"))
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._guests: set[asyncio.Task[None]] = set()
@@ -119,7 +135,8 @@ class Serving:
 
     async def _begin_resp(self, address: Address) -> int:
         try:
-            self._server = await asyncio.start_server(self._welcome, *address)
+            self._server = await asyncio.start_server(self._welcome, *address, limit=STREAM_BYTES)
+            self._local.on_login = self._verify
         except OSError as error:
             raise Unreachable(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}") from None
         port: int = self._server.sockets[0].getsockname()[1]
@@ -137,7 +154,7 @@ class Serving:
         ports = {"http": -1, "grpc": -1, way: port}
         plan = Plan(bind=host, http=ports["http"], grpc=ports["grpc"], console=False, grace_s=GRACE_S)
         gateway = Gateway(plan, OneSecret(self._password) if self._password else None)
-        running = self._loop.create_task(gateway.serve(AsyncQueue(AsyncLoopback(self._local))))
+        running = self._loop.create_task(gateway.serve(AsyncQueue(FromOutside(self._local))))
         ready = self._loop.create_task(gateway.ready.wait())
         await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
         if not gateway.ready.is_set():
@@ -152,8 +169,11 @@ class Serving:
     async def _end(self) -> None:
         if self._server is not None:
             self._server.close()
+        self._local.on_login = None
+        self._logins.close()
         for gateway in self._gateways:
             gateway.stop()
+            gateway.door.close()
         for task in self._guests:
             task.cancel()
         await asyncio.gather(*self._guests, *self._gateways.values(), return_exceptions=True)
@@ -161,25 +181,71 @@ class Serving:
     async def _welcome(self, stream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._guests) >= GUESTS_MAX and not self._strangers.make_room():
+            writer.write(b"-ERR max number of clients reached\r\n")
+            writer.close()
+            return
         self._guests.add(task)
         peer = writer.get_extra_info("peername")
-        guest = Guest(self._local, f"{peer[0]}:{peer[1]}")
+        address = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        guest = Guest(self._local, address, self._strangers)
+        if guest.is_stranger():
+            writer.transport.max_size = STRANGER_READ_BYTES  # type: ignore[attr-defined]  # asyncio's own have it
+            self._strangers.arrive(guest, address, partial(drop, task, writer))
+            self._loop.call_later(LOGIN_S, self._give_up, guest, task)
         try:
             await guest.serve(stream, writer)
         except (OSError, Closed, asyncio.CancelledError):
             pass  # It hung up, the queue was closed, or the serving was (`_end`): there is nobody to tell.
         finally:
             self._local.see_off(guest)
+            self._strangers.leave(guest)
             self._guests.discard(task)
             writer.close()
+
+    def _give_up(self, guest: Guest, task: asyncio.Task[None]) -> None:
+        """It has had the time to say who it is."""
+        if guest in self._strangers:
+            task.cancel()
+
+    def _verify(self, session: Session, argument: bytes) -> None:
+        """The node wants to know whether a secret is right; it is locked meanwhile. From any thread."""
+        name, _, secret = argument.partition(b"\0")
+        self._loop.call_soon_threadsafe(self._logins.check, session, session.address, name, secret)
+
+    def _answer(self, session: object, name: bytes, verdict: int) -> None:
+        assert isinstance(session, Session)
+        if verdict == RIGHT and isinstance(session.handle, Guest):
+            session.handle.is_known()
+        self._local.logged_in(session, name, verdict)
+
+
+def drop(task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
+    """A stranger has to go: there are too many."""
+    writer.write(b"-%b\r\n" % TRY_AGAIN.encode())
+    task.cancel()
+
+
+class FromOutside(AsyncLoopback):
+    """Calls of a gateway: what is not for others is not for its clients either."""
+
+    async def call(
+        self, argv: Argv, patience: float | None = 0.0, undo: Undo | None = None, near: str = ""
+    ) -> Reply:
+        refusal = NOT_HERE.get(to_bytes(argv[0]).upper())
+        if refusal is not None:
+            return from_reply(refusal[1:].decode().strip())
+        return await super().call(argv, patience, undo, near)
 
 
 class Guest(Waiter):
     """A client from outside: its commands, one after the other, and the bytes it is owed."""
 
-    def __init__(self, local: Local, address: str) -> None:
+    def __init__(self, local: Local, address: str, strangers: Strangers) -> None:
         super().__init__()
         self._local = local
+        self._strangers = strangers
+        self._writer: asyncio.StreamWriter | None = None
         self._requests = Requests()
         self._owed = bytearray()
         self._loop = asyncio.get_running_loop()
@@ -205,13 +271,12 @@ class Guest(Waiter):
 
     async def serve(self, stream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until the client hangs up, or says QUIT, or something that is no RESP."""
+        self._writer = writer
         hearing = asyncio.ensure_future(self._hear(stream))
         try:
             while await self._next():
                 is_good = await self._run_all()
-                writer.write(bytes(self._owed))
-                self._owed.clear()
-                await writer.drain()
+                await self._send()
                 if not is_good:
                     return
         finally:
@@ -220,15 +285,22 @@ class Guest(Waiter):
     async def _hear(self, stream: asyncio.StreamReader) -> None:
         """Take in what the client sends, also while it waits: else nobody would notice that it has hung up."""
         with contextlib.suppress(OSError):
-            while data := await stream.read(READ_BYTES):
+            while data := await stream.read(STRANGER_READ_BYTES if self.is_stranger() else READ_BYTES):
                 self._waiting.append(data)
                 self._heard.set()
-                if len(self._waiting) > AHEAD_MAX:
+                self._note()
+                while len(self._waiting) > (0 if self.is_stranger() else AHEAD_MAX):
                     self._is_short.clear()
                     await self._is_short.wait()
         self._is_gone = True
         self._heard.set()
         self._woken.set()
+
+    async def _send(self) -> None:
+        assert self._writer is not None
+        self._writer.write(bytes(self._owed))
+        self._owed.clear()
+        await self._writer.drain()
 
     async def _next(self) -> bool:
         """The next piece of what was sent. False: that was all."""
@@ -239,7 +311,22 @@ class Guest(Waiter):
             await self._heard.wait()
         self._requests.feed(self._waiting.popleft())
         self._is_short.set()
+        self._note()
         return True
+
+    def is_known(self) -> None:
+        """Its login was right."""
+        self._strangers.leave(self)
+        assert self._writer is not None
+        self._writer.transport.max_size = TRUSTED_READ_BYTES  # type: ignore[attr-defined]
+
+    def is_stranger(self) -> bool:
+        return self.session is not None and not self.session.is_trusted
+
+    def _note(self) -> None:
+        """What is kept of a stranger's counts."""
+        if self in self._strangers:
+            self._strangers.holds(self, sum(map(len, self._waiting)) + self._requests.held())
 
     async def _run_all(self) -> bool:
         session = self.session
@@ -268,6 +355,8 @@ class Guest(Waiter):
         self.is_over = False
         self.error = None
         if not self._local.start(words, self):
+            if self._owed:
+                await self._send()  # it waits for these answers no longer than for those to come
             while not self._local.look(self):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self.nap):

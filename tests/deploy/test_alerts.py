@@ -82,6 +82,8 @@ ILL: dict[str, dict[str, str]] = {
     "HoldfastLeasesLost": {f'holdfast_leases_lost_total{{{NODE},queue="q"}}': rising(30)},
     "HoldfastGatewayDown": {'up{job="holdfast-gateway",instance="a:7780"}': steady(0)},
     "HoldfastGatewayErrors": {f'holdfast_gateway_requests_total{{{NODE},status="500"}}': rising(100)},
+    "HoldfastCredentials": {f"holdfast_credentials_reload_failed{{{NODE}}}": steady(1)},
+    "HoldfastFramesRefused": {f'holdfast_bus_refused_total{{{NODE},what="frame"}}': rising(1)},
     "HoldfastFault": {f"holdfast_faults_total{{{NODE}}}": rising(1)},
     "HoldfastRefuses": {f'holdfast_refused_total{{{NODE},code="OOM"}}': rising(60)},
     "HoldfastJobsWait": histogram(

@@ -60,7 +60,7 @@ def doctor_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_the_doctor_says_that_a_password_is_wanted_and_who_was_never_met() -> None:
-    with Node("--set", "requirepass=wanted") as node, node.client() as client:
+    with Node("--set", "requirepass=wanted", "--set", f"cluster-secret={'x' * 16}") as node, node.client() as client:
         code, found = doctor("--connect", address(node))
         assert code == 1 and "HOLDFAST_SECRET" in next(each for each in found if each["kind"] == "bad")["do"]
         assert client.ask("AUTH", "wanted") == b"OK"

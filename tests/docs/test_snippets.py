@@ -109,7 +109,7 @@ def test_a_line_that_starts_a_node_starts_one(page: Path, line: str, tmp_path: P
         if block.kind == "toml":
             (tmp_path / "holdfast.toml").write_text(block.text)
     for each in sh_lines(page):
-        if re.search(r"^[^#]* > \w+$", each):
+        if re.search(r"^[^#]* > \w+$|^holdfast secret new \w+$", each):
             subprocess.run(["bash", "-c", each], cwd=tmp_path, env=ENVIRONMENT, check=True)
     where = re.sub(r"--port \d+", "", line) + " --port 0"
     where = re.sub(r"\b10\.0\.0\.\d+", "127.0.0.1", where)

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects
+from holdfast.core import effects, users
+from holdfast.core.commands.clients import logged_in
 from holdfast.core.config import Config
 from holdfast.core.direct import Direct
 from holdfast.core.flush import flush_all
@@ -39,6 +40,7 @@ from holdfast.core.job import special_cost
 from holdfast.core.limits import BODY_BYTES_EXTRA, JOB_BYTES, QUEUE_BYTES, REGISTER_BYTES, SESSION_BYTES
 from holdfast.core.meter import NO_METER
 from holdfast.core.node import Node
+from holdfast.core.session import Session
 from holdfast.shell import plain
 
 START_MS = 1_700_000_000_000
@@ -67,6 +69,9 @@ class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_closed = False
+
+    def hold(self, is_full: bool) -> None:
+        self.is_full = is_full
 
     def write(self, data: bytes) -> None:
         if self.is_closed:
@@ -108,7 +113,7 @@ class Calls:
     def __init__(self, sockets: Any) -> None:
         self.sockets, self.reset = sockets, sockets.reset
         self.process, self.connection = NO_METER.process, NO_METER.connection
-        self.are_siblings_safe = NO_METER.are_siblings_safe
+        self.are_siblings_safe, self.why_alone = NO_METER.are_siblings_safe, NO_METER.why_alone
 
     def direct(self) -> list[tuple[bytes, int, int]]:
         return [(name, calls, 0) for name, calls, _ in self.sockets.direct()]
@@ -161,8 +166,19 @@ class World:
                 self.configure()
             elif request.kind == effects.CRASH:
                 pass
+            elif request.kind == effects.VERIFY and session is not None:
+                self.verify(session, request.argument)
             elif session is not None:
                 self.node.answer(session, b"+OK\r\n")
+
+    def verify(self, session: Session, argument: bytes) -> None:
+        """A login, which takes no time here."""
+        name, _, secret = argument.partition(b"\0")
+        password = self.node.config.text("requirepass").encode("utf-8", "surrogateescape")
+        verdict = users.RIGHT if password and name == users.DEFAULT and secret == password else users.WRONG
+        if verdict == users.RIGHT:
+            self.sockets.strangers.leave(session.number)
+        logged_in(self.node, session, name, verdict)
 
     def ping(self, may_be_killed: bool) -> None:
         """The node is there for others. CLIENT PAUSE is waited for; whom CLIENT KILL has hit comes back."""

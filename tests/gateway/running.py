@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,8 @@ class Gateway:
     """A gateway process; `url` is where it is."""
 
     def __init__(
-        self, connect: str, *flags: str, http: int = 0, env: dict[str, str] | None = None, wait: bool = True
+        self, connect: str, *flags: str, http: int = 0, env: dict[str, str] | None = None, wait: bool = True,
+        files: int = 0,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="holdfast-test-")
         self.log_path = Path(self.folder.name) / "log"
@@ -28,7 +30,8 @@ class Gateway:
             words += ["--grpc", "0"]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(env or {})}
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(env or {})},
+                preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None,
             )
         self.scheme, self.port, self.grpc_port = "http", 0, 0
         if wait:

@@ -7,6 +7,7 @@ not. BAD_FRAMES=100000 for the long form of the last test.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import re
@@ -22,13 +23,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.shell import handshake
-from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello
+from holdfast.shell import cluster_secret, handshake
+from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, Agreement, Hello
+from holdfast.shell.seal import TAG_BYTES, nonce
 from holdfast.wire import bus
 
 PATIENCE_S = 20.0
 SECRET = "correct horse battery staple"
 STRANGER = "0" * 39 + "1"  # the smallest id there can be: it decides
+TOO_LONG = struct.pack("<I", bus.FRAME_BYTES_MAX + TAG_BYTES + 1)
 BAD_FRAMES = int(os.environ.get("BAD_FRAMES", "5000"))
 
 
@@ -299,19 +302,21 @@ def test_the_secret_is_never_shown(nodes: Nodes, secret_file: str) -> None:
 
 
 def test_wrong_secrets_do_not_meet(nodes: Nodes, secret_file: str, tmp_path: Path) -> None:
-    (tmp_path / "other").write_text("something else")
+    (tmp_path / "other").write_text("something else again")
     a = nodes("--cluster-secret-file", secret_file)
     b = nodes("--cluster-secret-file", str(tmp_path / "other"), "--join", a.place())
     c = nodes("--join", a.place())
     until(lambda: "is the cluster-secret the same" in b.log())
     until(lambda: "does not know the cluster's secret" in a.log())
-    until(lambda: "it has a cluster-secret, this node has none" in c.log())
+    until(lambda: "it goes by the cluster's secret, this node by the secret of its user on its machine" in c.log())
     assert a.connected() == b.connected() == c.connected() == set()
 
 
 @pytest.mark.parametrize("flags, words", [
     (["--cluster-secret-file", "/no/such/file"], "cannot read the cluster-secret-file"),
     (["--cluster-secret-file", "/dev/null"], "holds nothing"),
+    (["--set", "cluster-secret=too short"], "a secret of 9 bytes is soon guessed"),
+    (["--set", "tls-node-name=*.example.org"], "it takes tls-cluster yes"),
     (["--join", "nowhere"], "join: 'nowhere' is not host:port"),
     (["--join", "h:60000"], "join: 'h:60000' is not host:port"),
     (["--set", "zone=two words"], "zone: letters, digits"),
@@ -337,15 +342,23 @@ def listening(port: int) -> set[str]:
 # -- strangers ---------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def key_of(secret: str) -> bytes:
+    return cluster_secret.key_of(secret.encode())
+
+
 class Stranger:
     """A connection to a node's bus. It notes what it was sent and what it sent."""
 
-    def __init__(self, node: Process, node_id: str = STRANGER, has_secret: bool = True) -> None:
+    def __init__(self, node: Process, node_id: str = STRANGER, goes_by: str = handshake.SECRET) -> None:
         self.sock = socket.create_connection(("127.0.0.1", node.bus_port), PATIENCE_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.mine = Hello(node_id.encode(), 1, random.getrandbits(64), 1, 1, has_secret=has_secret).anew().pack()
+        self.hello = Hello(node_id.encode(), 1, random.getrandbits(64), 1, 1, goes_by=goes_by).anew()
+        self.mine = self.hello.pack()
         self.theirs = b""
         self.sent = b""
+        self.agreed: Agreement
+        self.said = self.heard = 0  # frames
 
     def __enter__(self) -> Stranger:
         return self
@@ -372,18 +385,32 @@ class Stranger:
         head = self.hear(HEAD.size)
         self.theirs = head + self.hear(HEAD.unpack(head)[2])
 
+    def agreements(self, secret: str = SECRET, mine: bytes = b"") -> list[Agreement]:
+        share = handshake.read_hello(self.theirs[HEAD.size:]).share
+        return handshake.agree([key_of(secret)], self.hello, share, mine or self.mine, self.theirs)
+
     def prove(self, secret: str = SECRET, mine: bytes = b"") -> None:
-        self.say(handshake.answer(secret.encode(), DIALER, mine or self.mine, self.theirs, 0))
+        agreements = self.agreements(secret, mine)
+        said = handshake.answer(agreements, DIALER, 0)
+        self.say(said)
         given = self.hear(ANSWER.size)
-        handshake.check_answer(secret.encode(), LISTENER, self.mine, self.theirs, given)
+        self.agreed = handshake.check_answer(agreements, LISTENER, given)[1].after(said, given)
 
     def link(self) -> None:
         self.greet()
         self.prove()
-        self.say(VERDICT.pack(1))
+        self.say(handshake.verdict(self.agreed, 1))
+        self.seals = self.agreed.seals(DIALER)
 
     def frame(self) -> bytes:
-        return self.hear(struct.unpack("<I", self.hear(4))[0])
+        sealed = self.hear(struct.unpack("<I", self.hear(4))[0])
+        self.heard += 1
+        return self.seals.into.decrypt(nonce(self.heard - 1), sealed, None)
+
+    def say_frame(self, data: bytes) -> None:
+        sealed = self.seals.out.encrypt(nonce(self.said), data, None)
+        self.said += 1
+        self.say(struct.pack("<I", len(sealed)) + sealed)
 
     def is_closed(self) -> bool:
         """The node closes the connection, whatever it may say before."""
@@ -427,8 +454,8 @@ def test_who_knows_the_secret_is_linked(lone: Process) -> None:
         seq, _ = struct.unpack_from("<QQ", friend.frame())
         assert seq == 1
         until(lambda: f"{STRANGER} 127.0.0.1:1 noflags" in known(lone))
-        friend.say(struct.pack("<I", bus.HEADER) + bytes(bus.HEADER))
-        friend.say(struct.pack("<I", bus.FRAME_BYTES_MAX + 1))
+        friend.say_frame(bytes(bus.HEADER))
+        friend.say(TOO_LONG)
         assert friend.is_closed()
     until(lambda: "node 00000000: link lost: a frame longer than any" in lone.log())
 
@@ -441,7 +468,7 @@ def test_a_wrong_secret(lone: Process) -> None:
 
 
 def test_no_secret(lone: Process) -> None:
-    with Stranger(lone, has_secret=False) as stranger:
+    with Stranger(lone, goes_by=handshake.MACHINE) as stranger:
         stranger.greet()
         assert stranger.is_closed()
 
@@ -462,7 +489,7 @@ def test_an_answer_sent_back(lone: Process) -> None:
     """The node's own answer, as ours: it signs under another label than we must."""
     with Stranger(lone) as friend:
         friend.greet()
-        friend.say(handshake.answer(SECRET.encode(), DIALER, friend.mine, friend.theirs, 0))
+        friend.say(handshake.answer(friend.agreements(), DIALER, 0))
         given = friend.hear(ANSWER.size)
     with Stranger(lone) as thief:
         thief.mine = friend.mine
@@ -549,7 +576,8 @@ def test_bad_frames_from_one_who_knows_the_secret(nodes: Nodes) -> None:
                 struct.pack("<QQq", 1, rng.choice([9, 1 << 63]), stamp) + kind,
                 rng.randbytes(rng.randrange(64)),
             ])
-            broken.say(struct.pack("<I", len(data)) + data + struct.pack("<I", bus.FRAME_BYTES_MAX + 1))
+            broken.say_frame(data)
+            broken.say(TOO_LONG)
             closed += broken.is_closed()
         if i % 500 == 0:
             assert node.ask("PING") == b"PONG"

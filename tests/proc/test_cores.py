@@ -272,7 +272,7 @@ def test_sighup_reaches_all(tmp_path: Path) -> None:
         (("--port", "65535"), "choose a lower port"),
         (("--port", "55535"), "or set cluster-bus-port"),
         (("--set", "cluster-bus-unixsocket=x"), "leave cluster-bus-unixsocket"),
-        (("--bind", "0.0.0.0", "--set", "requirepass=x", "--set", "cluster-secret=y"), "set announce-ip"),
+        (("--bind", "0.0.0.0", "--set", "requirepass=x", "--set", f"cluster-secret={'x' * 16}"), "set announce-ip"),
         (("--set", "core=1"), "say how many nodes you want with --cores"),
         (("--set", "maxmemory=lots"), "is not a size"),
     ],

@@ -58,7 +58,7 @@ ELSEWHERE = [
     errors.NO_ANSWER, errors.HISTORY_CURSOR, errors.CLAIM_GROUPS, errors.STAGE_ELSEWHERE, errors.STAGES_FULL,
     errors.NO_BOUND, errors.ADD_UNKNOWN, errors.ADD_ENDED, errors.DUPLICATE, errors.NOT_HOME, errors.BATCH_COUNT,
     errors.BATCH_CLOSED, errors.BATCHES_FULL, errors.BATCH_INDEX, errors.BATCH_SEEN, errors.THEN_UNIQUE,
-    errors.THEN_ITSELF, errors.BATCH_ENDED,
+    errors.THEN_ITSELF, errors.BATCH_ENDED, errors.LOGIN_LATER, errors.NO_PLACE,
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from test_frames import MIB, framed, is_closed
-from twins import SOCKETS, native
+from twins import CLEAR, SOCKETS, native
 
 from holdfast.core import fate, inquire
 from holdfast.core.config import Config
@@ -50,7 +50,7 @@ class Real:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
-        self.sockets.adopt(ours, PeerFacts(node_id, START_MS, "127.0.0.1", 1, 2))
+        self.sockets.adopt(ours, PeerFacts(node_id, START_MS, "127.0.0.1", 1, 2), CLEAR)
         return theirs
 
     def run(self, *words: bytes) -> bytes:

@@ -15,16 +15,17 @@ from typing import Any
 
 import pytest
 from librt.strings import BytesWriter
-from twins import SOCKETS, native
+from twins import CLEAR, SOCKETS, native
 
 from holdfast.core.peers import PeerFacts
 from holdfast.shell import plain
 from holdfast.shell.bounds import LINK_CHUNK_BYTES, LINK_CHUNKS_PER_SEND, LINK_READ_BYTES
+from holdfast.shell.seal import TAG_BYTES
 from holdfast.wire import bus
 
 NEVER = 1 << 62
 MIB = 1024 * 1024
-FULL_LENGTH = bus.FRAME_BYTES_MAX
+FULL_LENGTH = bus.FRAME_BYTES_MAX + TAG_BYTES
 
 
 def framed(data: bytes) -> bytes:
@@ -149,7 +150,7 @@ class Bench:
         ours.setblocking(False)
         theirs.setblocking(False)
         self.ends.append(theirs)
-        return theirs, self.sockets.adopt(ours, PeerFacts(node_id, 7, "h", 1, 2))
+        return theirs, self.sockets.adopt(ours, PeerFacts(node_id, 7, "h", 1, 2), CLEAR)
 
     def say(self, peer: Any, *frames: bytes) -> None:
         """The node says something in the next turn."""

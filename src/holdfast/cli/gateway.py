@@ -38,6 +38,8 @@ user of the machine can see it.
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine although anybody may come in.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME",
               help="A name that browsers call this gateway by, such as that of a proxy before it; can be repeated.")
+@click.option("--trusted-proxy", "proxies", multiple=True, metavar="ADDRESS",
+              help="A proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; can be repeated.")
 @click.option("--lake", type=click.Path(path_type=Path), help="The pipeline's tables, for the history page.")
 @click.option("--console/--no-console", default=True, help="Serve the console's pages, too.")
 @click.option("--tls-cert", "cert", default="", help="Certificate, PEM: HTTPS and gRPC with TLS.")
@@ -47,7 +49,8 @@ user of the machine can see it.
               help="Lines for people, or a JSON object per line.")
 def gateway(
     connect: str, bind: str, http: int, grpc: int, queue: str, size: int, users: Path | None, insecure: bool,
-    hosts: tuple[str, ...], lake: Path | None, console: bool, cert: str, key: str, ca: str, log_format: str,
+    hosts: tuple[str, ...], proxies: tuple[str, ...], lake: Path | None, console: bool, cert: str, key: str, ca: str,
+    log_format: str,
 ) -> None:
     """Open HTTP and gRPC before one or more nodes. Any number of gateways will do; they keep nothing."""
     from holdfast.client.errors import Error
@@ -60,7 +63,7 @@ def gateway(
 
     logs.start(log_format, "info")
     plan = Plan(connect, bind, http, grpc, queue, size, users,
-                insecure, cert, key, ca, lake, console, hosts=hosts)
+                insecure, cert, key, ca, lake, console, hosts=hosts, proxies=proxies)
     try:
         import uvloop
 

@@ -49,6 +49,7 @@ SECTIONS = {
     "Look after the cluster": {
         "cluster": Place("cluster", "cluster", "List nodes; forget, meet and leave."),
         "users": Place("users", "users", "Say who may connect."),
+        "secret": Place("secret", "secret", "Make the cluster's secret, and change it."),
         "journal": Place("journal", "journal", "Look at the journal of a stopped node; mend it."),
         "promote": Place("promote", "promote", "Move all pending jobs from a folder to a node."),
     },

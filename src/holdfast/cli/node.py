@@ -160,7 +160,7 @@ def start_log(path: str, form: str, core: int) -> None:
     from holdfast.shell.settings import SettingsError
 
     try:
-        handler = logging.FileHandler(path) if path else logging.StreamHandler(sys.stderr)
+        handler = logs.file_handler(path) if path else logging.StreamHandler(sys.stderr)
     except OSError as error:
         raise SettingsError(f"cannot write the log {path}: {error.strerror}") from None
     who, about = (f"node {core}: ", {"core": core}) if core > 0 else ("", {})

@@ -52,7 +52,7 @@ def what_is_wrong(sight: Sight) -> list[Problem]:
     """The worst first."""
     found = [*of_members(sight), *of_away(sight), *of_queues(sight), *of_clocks(sight)]
     for node in sight.nodes.values():
-        found += [*of_disk(node), *of_memory(node), *of_copies(node), *of_faults(node)]
+        found += [*of_disk(node), *of_memory(node), *of_copies(node), *of_links(node), *of_faults(node)]
     return sorted(once(found), key=lambda each: each.level != BAD)
 
 
@@ -243,6 +243,23 @@ def of_damage(node: NodeSight) -> Iterator[Problem]:
             "files-set-aside", REMARK,
             f"{some(aside, 'damaged file')} of the journal {'is' if aside == 1 else 'are'} set aside", cause,
             "nothing needs them. Look at the disk (dmesg, smartctl), then remove what ends in .damaged", node=node.id)
+
+
+def of_links(node: NodeSight) -> Iterator[Problem]:
+    """The links to the other nodes: sealed, under keys of a secret that can be read again."""
+    info, near = node.info, node.id[:8]
+    if info.get("credentials_reload_failed", "0") == "1":
+        yield Problem(
+            "credentials-unread", BAD,
+            f"node {near} could not read its secret or certificate again, and makes no new links",
+            "the file is missing, unreadable or not what it should be",
+            "see its log; check the file, then send the node SIGHUP", "holdfast secret check FILE", node=node.id)
+    frames = int(info.get("bus_frames_refused", 0))
+    if frames:
+        yield Problem(
+            "frames-changed", BAD, f"{some(frames, 'frame')} of other nodes changed on the way to node {near}",
+            "something between the nodes changes or repeats what they send", "look at what is between the nodes; the "
+            "log of the node names the one at the other end", node=node.id)
 
 
 def of_faults(node: NodeSight) -> Iterator[Problem]:

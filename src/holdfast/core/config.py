@@ -153,6 +153,9 @@ SETTINGS: Final = [
             "name is that of a user is logged in as that user.", live=False, choices=("no", "optional", "yes")),
     Setting("tls-cluster", SWITCH, "no",
             "Nodes talk to each other by TLS only, each with its certificate, signed by tls-ca-file.", live=False),
+    Setting("tls-node-name", TEXT, "",
+            "Patterns, one of which a node has as a DNS name or URI in its certificate; * is a part of it, {id} the "
+            "node's id. Empty: the secret decides.", live=False),
     Setting("enable-debug", SWITCH, "no", "Allow the DEBUG command.", live=False),
     Setting("maxclients", NUMBER, "10000", "Connections at one time; more are told so and closed.", low=1),
     Setting("timeout", NUMBER, "0", "Close a client that has been idle this many seconds; 0: never."),
@@ -184,8 +187,12 @@ SETTINGS: Final = [
     Setting("heal-after-ms", NUMBER, "60000",
             "A node away for longer than this gets no time any more: its copies are made anew elsewhere.", low=1000),
     Setting("metrics-port", NUMBER, "0",
-            "TCP port for /metrics (Prometheus), /healthz and /readyz, at the first address of bind; 0: none. One of "
-            "several cores has it at this port + its number.", live=False, high=65535),
+            "TCP port for /metrics (Prometheus), /healthz and /readyz; 0: none. One of several cores has it at this "
+            "port + its number.", live=False, high=65535),
+    Setting("metrics-bind", TEXT, "127.0.0.1", "Address of that port. /metrics names queues to whoever reaches it: "
+            "beside another address than this machine's own, set metrics-token-file.", live=False),
+    Setting("metrics-token-file", TEXT, "", "File with a token that /metrics asks for: Authorization: Bearer token. "
+            "/healthz and /readyz ask for none.", live=False),
     Setting("loglevel", CHOICE, "notice", "How much is logged.",
             choices=("debug", "verbose", "notice", "warning")),
     Setting("logfile", TEXT, "", "Where the log goes; empty: standard error.", live=False),
@@ -204,9 +211,11 @@ SETTINGS: Final = [
     Setting("cluster-bus-unixsocket", TEXT, "", "Also listen for nodes of this machine on this Unix socket.",
             live=False),
     Setting("cluster-secret", TEXT, "",
-            "What nodes prove to each other that they know; never shown. Without one only nodes of this machine meet.",
-            live=False),
-    Setting("cluster-secret-file", TEXT, "", "A file with the secret, in place of cluster-secret.", live=False),
+            "What nodes prove to each other that they know; never shown. Without one only nodes of one user on one "
+            "machine meet, and none where clients must say who they are.", live=False),
+    Setting("cluster-secret-file", TEXT, "",
+            "A file with the secret, in place of cluster-secret; of two lines both are valid, the newer first. Read "
+            "again on SIGHUP.", live=False),
     Setting("cluster-node-timeout", NUMBER, "15000",
             "A node not heard for so many milliseconds is suspect. The same at all nodes, please.",
             low=200, high=limits.NODE_TIMEOUT_MS_MAX),

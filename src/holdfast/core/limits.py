@@ -126,6 +126,8 @@ LEASES_AT_ONCE: Final = 10_000
 """Pairs in one KEEPALIVE or ACKJOBS: what one worker process can have in hand, and a few milliseconds of work."""
 
 WORKERS_MAX: Final = 10_000
+WORKERS_PER_USER: Final = 2_500
+"""Of WORKERS_MAX, of one user that is not an admin of all queues."""
 WORKER_FIELDS_MAX: Final = 32
 WORKER_BYTES_MAX: Final = 4 * KIB
 """Workers that one node remembers, and what each may say of itself: enough for a list, not a store."""
@@ -151,6 +153,12 @@ SCAN_STEPS_PER_ITEM: Final = 10
 
 SCAN_COUNT_MAX: Final = 100_000
 """Items in one scan reply; BUSYLOOP is for those who want everything at once and say so."""
+
+SCAN_FULL_MAX: Final = 1_000
+"""The same where each item is described (REPLY all): some milliseconds of work, and less than half a MiB."""
+
+PAUSE_MS_MAX: Final = 600_000
+"""The longest CLIENT PAUSE. One without an end would take a signal to end it."""
 
 HISTORY_BODY_MAX: Final = 4096
 """Bytes of a body in history: enough to recognise a call, not a second place for bodies."""

@@ -31,6 +31,10 @@ class Meter(Protocol):
         """Whether all other nodes that share our port have said that they are leaving and could be stopped."""
         ...
 
+    def why_alone(self) -> str:
+        """Why no other node can be met; empty where that is possible."""
+        ...
+
 
 class NoMeter:
     def process(self) -> dict[str, str]:
@@ -47,6 +51,9 @@ class NoMeter:
 
     def are_siblings_safe(self) -> bool:
         return True
+
+    def why_alone(self) -> str:
+        return ""
 
 
 NO_METER: Final = NoMeter()

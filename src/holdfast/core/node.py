@@ -357,7 +357,7 @@ class Node:
             return False
         if session.blocked != NOTHING and not (session.blocked == FOR_COPIES and argv[0].upper() == b"ADDJOB"):
             return False
-        if self.paused_until != 0:
+        if self.paused_until != 0 and argv[0].upper() not in waiting.PASSES_PAUSE:
             waiting.block(self, session, FOR_RESUME)
             self.held.append(session)
             return False

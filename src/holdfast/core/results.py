@@ -45,6 +45,10 @@ NOT_IN_TIME: Final = b"its time was over before it was done"
 WORDS: Final = [b"waiting", b"done", b"dead", b"expired", b"deleted", b"unknown"]
 
 
+WAIT_BYTES: Final = 144
+"""What a WAITJOB takes for each job it waits for: the id, its place in a table, and who waits for it."""
+
+
 class Result:
     """How a job ended, and what it came to: None if nobody said."""
 
@@ -74,6 +78,9 @@ class Wait(Chore):
         self.is_any: bool = is_any
         self.found: dict[bytes, Result] = {}
         self.left: i64 = len(set(ids))
+
+    def cost(self) -> i64:
+        return WAIT_BYTES * len(self.ids)
 
     def run(self, node: Node) -> None:
         finish(node, self)
@@ -190,6 +197,7 @@ def on_result(node: Node, peer: Peer, reader: Reader) -> None:
 def begin(node: Node, session: Session, ids: list[bytes], is_any: bool, timeout_ms: i64, waits: bool) -> None:
     """WAITJOB: answer at once if that is possible, else when enough of the jobs have ended or time is up."""
     wait = Wait(session, ids, is_any)
+    node.account(wait.cost())
     strange: list[bytes] = []
     for jid in dict.fromkeys(ids):
         word = look(node, jid)
@@ -334,6 +342,7 @@ def stop(node: Node, session: Session) -> bool:
     wait = node.results.waits.pop(int(session.number), None)
     if wait is None:
         return False
+    node.account(-wait.cost())
     wait.wake = NEVER
     for jid in wait.ids:
         found = node.results.watches.get(jid)

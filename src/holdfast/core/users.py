@@ -50,6 +50,9 @@ SCHEDULE: Final = 9  # a schedule, its second argument, and where it is SET the 
 AFTER_THEN: Final = 10  # perhaps a queue, its fifth argument
 ALONE: Final = (b"0", b"BUSYLOOP")  # of a scan's words, besides a cursor; all others have a value behind them
 
+DEFAULT: Final = b"default"
+"""The user whose secret is requirepass, where that is set."""
+
 ALL_QUEUES: Final = b"*"
 """All queues, as a command is told or as we say of one. A queue may have this name, but nobody can say which is meant:
 it is for those who may touch all, and of patterns only * says so, though ? and [*] fit it as well."""
@@ -123,7 +126,7 @@ LESS: Final[dict[bytes, dict[bytes, tuple[int, int]]]] = {
     b"TENANT": {b"LIST": LOOK_AT_QUEUE},
     b"CRON": {b"GET": (READ, SCHEDULE), b"NEXT": (READ, SCHEDULE), b"LIST": (READ, EVERYTHING)},
     b"BATCH": {b"GET": (READ | PRODUCE, NOTHING), b"CLOSE": (ADMIN, AFTER_THEN)},
-    b"WORKER": {b"BEAT": (READ | CONSUME, NOTHING), b"LIST": (READ | CONSUME, NOTHING)},
+    b"WORKER": {b"BEAT": (CONSUME, NOTHING), b"LIST": (READ | CONSUME, NOTHING)},
 }
 
 
@@ -164,19 +167,38 @@ def become(session: Session, user: User) -> None:
     session.settle()
 
 
-def ask(node: Node, session: Session, name: bytes, secret: bytes, greeting: list[bytes]) -> None:
-    """Have the shell find out whether the secret is that user's. `greeting`: the HELLO that asked, if one did."""
-    session.greeting = greeting
+# What the shell has found out about a secret.
+WRONG: Final = 0
+RIGHT: Final = 1
+LATER: Final = 2  # it has not looked: too many have been wrong, or are waiting
+FULL: Final = 3  # it is right, but only an admin may have one of the connections that are left
+
+
+def ask(node: Node, session: Session, name: bytes, secret: bytes, asking: list[bytes]) -> None:
+    """Have the shell find out whether the secret is that user's. `asking`: the AUTH or HELLO that wants to know."""
+    session.greeting = asking
     block(node, session, FOR_SHELL)
     node.requests.append(Request(VERIFY, session, name + b"\0" + secret))
 
 
-def verified(node: Node, session: Session, name: bytes, is_right: bool) -> bytes:
+def verified(node: Node, session: Session, name: bytes, verdict: i64) -> bytes:
     """The shell has found out. What is said to the session if it is refused; empty if it is let in."""
-    user = node.users.get(name)
-    if not is_right or user is None:
-        return errors.WRONG_PASS
-    become(session, user)
+    if verdict == LATER:
+        return errors.LOGIN_LATER
+    if verdict == FULL:
+        return errors.NO_PLACE
+    is_default = name == DEFAULT and node.config.text("requirepass") != ""
+    user = None if is_default else node.users.get(name)
+    if verdict != RIGHT or (user is None and not is_default):
+        is_old = session.greeting[0].upper() == b"AUTH" and len(session.greeting) == 2
+        return errors.BAD_PASSWORD if is_old else errors.WRONG_PASS
+    if user is not None:
+        become(session, user)
+    else:
+        session.is_trusted = True
+        session.user = b""
+        session.rights = None
+        session.settle()
     return b""
 
 

@@ -5,7 +5,7 @@ that is queued goes first to whoever waits for its queue, in the order in which 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -84,6 +84,10 @@ def give_to_first(node: Node, queue: Queue, job: Job) -> None:
     reply.write(b"*1\r\n")
     node.hand_out(reply, job, session, session.form, session.lease_ms)
     node.answer(session, reply.getvalue())
+
+
+PASSES_PAUSE: Final = (b"CLIENT", b"SHUTDOWN")
+"""Commands that run while all others wait: who has paused the clients can end that, and stop the node."""
 
 
 def resume_clients(node: Node) -> None:

@@ -22,6 +22,7 @@ from holdfast.client.queue import AsyncQueue
 from holdfast.core.version import VERSION
 from holdfast.gateway import ended, jobs, live, past, problems, queues, simple, sites, stream, tunnel
 from holdfast.gateway.asking import Behind
+from holdfast.gateway.doorkeeper import Doorkeeper
 from holdfast.gateway.models import Problem
 from holdfast.gateway.paths import SlashesInNames
 from holdfast.gateway.who import Door
@@ -65,6 +66,7 @@ def make_app(
 
         pages.install(app)
     app.openapi = lambda: description(app)  # type: ignore[method-assign]
+    app.add_middleware(Doorkeeper, behind=app.state.behind)
     app.add_middleware(Counted, figures=app.state.figures)
     app.add_middleware(SlashesInNames)
     return app

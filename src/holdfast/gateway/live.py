@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from holdfast.core.rights import User
 from holdfast.core.users import may_touch
 from holdfast.gateway import members, queues
 from holdfast.gateway.asking import the_user
-from holdfast.gateway.problems import MEDIA
+from holdfast.gateway.problems import MEDIA, TooMany
 from holdfast.gateway.who import check
 
 router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
@@ -34,6 +35,8 @@ router = APIRouter(prefix="/v1", tags=["queues"], responses=MEDIA)
 EVERY_S = 1.0
 LISTENERS_MAX = 1000
 """Open streams of one gateway; a browser opens one per tab."""
+LISTENERS_PER_USER = 200
+"""Of these, of one user; without users everybody is one."""
 SUMMED = tuple(each.said for each in FIGURES if each.name not in MOST)
 LARGEST = tuple(each.said for each in FIGURES if each.name in MOST)
 
@@ -44,7 +47,7 @@ class Live:
     def __init__(self, queue: AsyncQueue) -> None:
         self.queue = queue
         self.latest: dict[str, Any] = {}
-        self.listeners = 0
+        self.listeners: Counter[bytes] = Counter()  # by user
         self.changed = asyncio.Condition()
         self.task: asyncio.Task[None] | None = None
 
@@ -65,9 +68,14 @@ class Live:
                 self.changed.notify_all()
             await asyncio.sleep(EVERY_S)
 
-    async def follow(self) -> AsyncIterator[dict[str, Any]]:
+    def check_room(self, user: bytes) -> None:
+        """Raises TooMany if nobody else can listen."""
+        if self.listeners.total() >= LISTENERS_MAX or self.listeners[user] >= LISTENERS_PER_USER:
+            raise TooMany("too many follow these figures already; close one, or try again later")
+
+    async def follow(self, user: bytes) -> AsyncIterator[dict[str, Any]]:
         """Figures as they come, the latest at once."""
-        self.listeners += 1
+        self.listeners[user] += 1
         if self.task is None:
             self.task = asyncio.create_task(self.run())
         try:
@@ -79,8 +87,8 @@ class Live:
                     seen = self.latest
                 yield seen
         finally:
-            self.listeners -= 1
-            if self.listeners == 0 and self.task is not None:
+            self.listeners[user] -= 1
+            if self.listeners.total() == 0 and self.task is not None:
                 self.task.cancel()
                 self.task, self.latest = None, {}
 
@@ -127,9 +135,10 @@ def by_name(row: dict[str, Any]) -> dict[str, Any]:
 def stream(live: Live, user: User, told: Told = dict, told_sums: Told = dict) -> StreamingResponse:
     """`told`: what a row of figures is for those who listen here; `told_sums`: and what the sums are."""
     check(user, ["INFO"])
+    live.check_room(user.name)
 
     async def lines() -> AsyncIterator[bytes]:
-        async for figures in live.follow():
+        async for figures in live.follow(user.name):
             seen = seen_by(user, figures)
             if "queues" in seen:
                 rows = [told(row) for row in seen["queues"]]

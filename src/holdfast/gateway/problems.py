@@ -16,8 +16,24 @@ from starlette.exceptions import HTTPException
 
 from holdfast.client import errors
 
+
+class Gone(Exception):
+    """Whoever asked has hung up. Nobody will read what is answered."""
+
+
+class TooMany(errors.Refused):
+    """There are too many of that kind already: try again later."""
+
+    code = "TRYAGAIN"
+
+
+class Unauthorized(Exception):
+    """Nobody has said who is calling, or it was not true."""
+
+
 STATUS: dict[type[Exception], int] = {
     errors.MaxLen: 429,
+    TooMany: 429,
     errors.Duplicate: 409,
     errors.LeaseLost: 409,
     errors.TooLate: 409,
@@ -41,14 +57,6 @@ MEDIA: dict[int | str, dict[str, Any]] = {
         "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
-
-
-class Gone(Exception):
-    """Whoever asked has hung up. Nobody will read what is answered."""
-
-
-class Unauthorized(Exception):
-    """Nobody has said who is calling, or it was not true."""
 
 
 def status_of(error: BaseException) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,8 +29,16 @@ from holdfast.gateway.proto import messages as pb
 from holdfast.gateway.proto import services
 from holdfast.gateway.tunnel import WAITS, encode, is_instant, patience_of
 from holdfast.shell.settings import SettingsError
+from holdfast.shell.strangers import CONNECTIONS_MAX, HANDSHAKE_S
 
 MESSAGE_BYTES_MAX = 64 * MIB
+IDLE_S = 60
+"""A connection without a call is closed after this time; clients open it again when they have one."""
+STREAMS_MAX = 256
+"""Calls at one time on one connection."""
+CALLS_MAX = 4096
+"""Calls at one time on all connections. More are answered RESOURCE_EXHAUSTED."""
+METADATA_BYTES_MAX = 16 * 1024
 SERVICE = "holdfast.v1.Queue"
 WORK_LEASE_S = 30.0
 """How long a stream has a job if it does not say; kept alive three times in that time."""
@@ -110,13 +119,18 @@ def reading(made: type[Any]) -> Callable[[bytes], Any]:
 
 
 def told(method: Callable[[Any, AsyncQueue, Any], Awaitable[Any]]) -> Callable[[Any, Any, Any], Awaitable[Any]]:
-    """A call: who is it, may they, and what went wrong as a status."""
+    """A call: who is it, may they, and what went wrong as a status. Who it is comes first: to the server each call is a
+    stream, whose message is not taken in before somebody asks for it. On the wire there is no difference."""
 
-    async def run(self: Service, request: Any, context: Any) -> Any:
+    async def run(self: Service, requests: AsyncIterator[Any], context: Any) -> Any:
         try:
+            queue = await self.queue(context)
+            request = await anext(aiter(requests), None)
+            if request is None:
+                raise errors.BadRequest("a call has a message")
             if isinstance(request, errors.BadRequest):
                 raise request
-            return await method(self, await self.queue(context), request)
+            return await method(self, queue, request)
         except Exception as error:
             await abort(context, error)
 
@@ -130,7 +144,7 @@ class Service(services.QueueServicer):  # type: ignore[name-defined,misc]  # mad
     async def queue(self, context: Any) -> AsyncQueue:
         """The queue as far as the caller may use it."""
         said = dict(context.invocation_metadata() or ())
-        user = await self.behind.door.who(str(said.get("authorization", "")), context.peer().removeprefix("ipv4:"))
+        user = await self.behind.door.who(str(said.get("authorization", "")), address_in(context.peer()))
         return self.behind.for_user(user)
 
     @told
@@ -314,11 +328,17 @@ class Stream:
         self.held.pop(job_id, None)
 
 
+def address_in(peer: str) -> str:
+    """host:port of ipv4:127.0.0.1:80, ipv6:%5B::1%5D:80"""
+    return unquote(peer.partition(":")[2])
+
+
 def methods(service: Service) -> dict[str, Any]:
     """The methods of the service, as the .proto has them. What is made by protoc would not let us read."""
     found: dict[str, Any] = {}
     for method in pb.DESCRIPTOR.services_by_name["Queue"].methods:
-        made = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
+        is_both_ways = method.client_streaming
+        made = grpc.stream_stream_rpc_method_handler if is_both_ways else grpc.stream_unary_rpc_method_handler
         found[method.name] = made(
             getattr(service, method.name), reading(GetMessageClass(method.input_type)),
             GetMessageClass(method.output_type).SerializeToString,
@@ -331,7 +351,11 @@ async def start(behind: Behind, address: str, credentials: Any = None) -> Any:
     server = grpc.aio.server(options=[
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.so_reuseport", 0),
-    ])
+        ("grpc.compression_enabled_algorithms_bitset", 1 << grpc.Compression.NoCompression),
+        ("grpc.server_handshake_timeout_ms", 1000 * HANDSHAKE_S), ("grpc.max_connection_idle_ms", 1000 * IDLE_S),
+        ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX), ("grpc.max_concurrent_streams", STREAMS_MAX),
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX), ("grpc.absolute_max_metadata_size", METADATA_BYTES_MAX),
+    ], maximum_concurrent_rpcs=CALLS_MAX)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods(Service(behind))),))
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)

@@ -19,6 +19,7 @@ from holdfast.client.queue import AsyncQueue
 from holdfast.doors import aopen
 from holdfast.gateway.app import make_app
 from holdfast.gateway.asking import Behind
+from holdfast.gateway.connections import Places
 from holdfast.gateway.who import Door
 from holdfast.shell.listening import is_loopback
 from holdfast.shell.settings import SettingsError
@@ -53,6 +54,8 @@ class Plan:
     console: bool = True
     grace_s: int = GRACE_S
     hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    """Addresses of proxies that are believed when they say whom they ask for."""
 
     def check(self) -> None:
         """Raises SettingsError where it must not be like this."""
@@ -76,6 +79,7 @@ class Gateway:
             plan.check()
             door = Door(plan.users)
         self.door = door
+        self.places = Places()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
         self.http_port = 0
@@ -153,6 +157,8 @@ class Gateway:
             app, log_config=None, access_log=False, timeout_graceful_shutdown=plan.grace_s, lifespan="off",
             ssl_certfile=plan.cert or None, ssl_keyfile=plan.key or None, ssl_ca_certs=plan.ca or None,
             ssl_cert_reqs=ssl.CERT_REQUIRED if plan.ca else ssl.CERT_NONE, server_header=False,
+            http=self.places.protocol(), ws="none",
+            proxy_headers=bool(plan.proxies), forwarded_allow_ips=list(plan.proxies),
         )
         self.server = uvicorn.Server(config)
         self.server.should_exit = self.stopping.is_set()  # told to while we looked for a node

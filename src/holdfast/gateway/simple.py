@@ -1,7 +1,7 @@
 """The simple door: one bounded queue, three paths, any HTTP client.
 
     POST /push    the body of the request is the job          201, 429 when full, 503 when out of memory
-    GET  /get     the oldest job, as the body of the answer   200, or 204 when there is none
+    POST /get     the oldest job, as the body of the answer   200, or 204 when there is none; programs may GET it
     GET  /stats   {"queueSize": n, …}
 
 Nothing is answered before it is replicated. /get removes what it returns: the job is acknowledged once the answer
@@ -24,7 +24,7 @@ from holdfast.core.limits import DURATION_S_MAX, MIB
 from holdfast.gateway import answers
 from holdfast.gateway.asking import Behind, behind, hung_up, the_queue, while_there
 from holdfast.gateway.problems import MEDIA
-from holdfast.gateway.sites import may_change
+from holdfast.gateway.sites import may_take
 
 router = APIRouter(tags=["simple"], responses=MEDIA)
 Asking = Annotated[AsyncQueue, Depends(the_queue)]
@@ -67,16 +67,21 @@ class Settled(Response):
 })
 async def push(asking: Asking, gate: Gate, request: Request) -> Response:
     """Add a job: its body is the body of the request."""
-    body = b""
+    pieces: list[bytes] = []
+    size = 0
     async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_BYTES_MAX:
+        pieces.append(piece)
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
             raise BadRequest(f"a body has at most {BODY_BYTES_MAX} bytes")
-    job = await asking.add(gate.simple, body)
+    job = await asking.add(gate.simple, b"".join(pieces))
     return Response(status_code=201, headers={"Holdfast-Id": job})
 
 
-@router.get("/get", dependencies=[Depends(may_change)], response_class=Response, responses={
+@router.post("/get", dependencies=[Depends(may_take)], response_class=Response, responses={
+    200: {"content": {"application/octet-stream": {}}, "description": "A job's body"}, 204: {"description": "No job"},
+})
+@router.get("/get", dependencies=[Depends(may_take)], response_class=Response, responses={
     200: {"content": {"application/octet-stream": {}}, "description": "A job's body"}, 204: {"description": "No job"},
 })
 async def get(

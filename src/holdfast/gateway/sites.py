@@ -50,6 +50,20 @@ async def may_change(request: Request, gate: Gate) -> None:
         )
 
 
+async def may_take(request: Request, gate: Gate) -> None:
+    """Before what changes something although it is asked for by GET. An image of any page is such a request, and over
+    plain HTTP to another machine a browser does not even say whose page it is. So a browser has to say that here.
+    Raises NotAllowed."""
+    await may_change(request, gate)
+    said = request.headers
+    is_browser = (
+        said.get("user-agent", "").startswith("Mozilla/") or "referer" in said
+        or said.get("accept", "").startswith(("image/", "text/html", "text/css", "video/", "audio/"))
+    )
+    if request.method in HARMLESS and is_browser and "sec-fetch-site" not in said:
+        raise NotAllowed("a browser may not take a job by GET, as any page could make it: use POST /get", "NOPERM")
+
+
 def name_of(host: str) -> str:
     """Without the port, and without the brackets of an IPv6 address."""
     name, _, port = host.rpartition(":")

@@ -92,15 +92,22 @@ async def read(asking: AsyncQueue, queue: str, request: Request, line: asyncio.Q
 
 
 async def lines(request: Request) -> AsyncIterator[bytes]:
-    left = b""
+    left: list[bytes] = []  # of a line that has not ended: put together once, however many pieces it comes in
+    size = 0
     async for piece in request.stream():
-        *whole, left = (left + piece).split(b"\n")
-        for text in whole:
-            yield text
-        if len(left) > LINE_BYTES_MAX:
+        first, *others = piece.split(b"\n")
+        left.append(first)
+        size += len(first)
+        if size > LINE_BYTES_MAX:
             raise BadRequest(f"a line has at most {LINE_BYTES_MAX} bytes")
-    if left:
-        yield left
+        if others:
+            yield b"".join(left)
+            for text in others[:-1]:
+                yield text
+            left = [others[-1]]
+            size = len(others[-1])
+    if size:
+        yield b"".join(left)
 
 
 def faults(error: ValidationError) -> str:

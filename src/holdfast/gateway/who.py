@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,7 @@ from holdfast.client.queue import AsyncChannel
 from holdfast.client.resp import Argv, Reply, to_bytes
 from holdfast.core import users
 from holdfast.core.rights import ADMIN, ALL_ROLES, User
-from holdfast.gateway.problems import Unauthorized
-from holdfast.shell.bounds import WRONG_S_FIRST
+from holdfast.gateway.problems import TooMany, Unauthorized
 from holdfast.shell.logins import Logins, read_roles
 from holdfast.shell.settings import SettingsError
 
@@ -40,17 +38,12 @@ class Door:
     """Knows the users, and finds out who somebody is."""
 
     def __init__(self, path: Path | None) -> None:
-        self.logins = Logins(path, self._answer) if path is not None else None
+        self.logins = Logins(path, answer) if path is not None else None
 
     @property
     def is_open(self) -> bool:
         """Whether anybody may come in."""
         return self.logins is None
-
-    def _answer(self, waiting: object, name: bytes, is_right: bool) -> None:
-        assert isinstance(waiting, asyncio.Future)
-        if not waiting.done():
-            waiting.set_result(is_right)
 
     async def who(self, authorization: str, address: str) -> User:
         """The user that an Authorization header proves. Raises Unauthorized."""
@@ -63,10 +56,7 @@ class Door:
         """The user with that secret. Raises Unauthorized."""
         if self.logins is None:
             return ANYBODY
-        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.logins.check(found, address, name.encode(), secret.encode())
-        if not await found:
-            raise Unauthorized("this user and secret do not belong together")
+        await prove(self.logins, address, name.encode(), secret.encode(), "this user and secret do not belong together")
         return self.logins.users[name.encode()]
 
     def reload(self) -> None:
@@ -83,7 +73,8 @@ class OneSecret(Door):
 
     def __init__(self, secret: str) -> None:
         super().__init__(None)
-        self._secret = secret.encode()
+        self._secret = Logins(None, answer)
+        self._secret.set_password(secret.encode())
 
     @property
     def is_open(self) -> bool:
@@ -91,10 +82,28 @@ class OneSecret(Door):
 
     async def who(self, authorization: str, address: str) -> User:
         _, secret, narrower = read_authorization(authorization)
-        if not hmac.compare_digest(secret.encode(), self._secret):
-            await asyncio.sleep(WRONG_S_FIRST)
-            raise Unauthorized("this is not the secret")
+        await prove(self._secret, address, users.DEFAULT, secret.encode(), "this is not the secret")
         return narrow(ANYBODY, narrower)
+
+    def close(self) -> None:
+        self._secret.close()
+
+
+def answer(waiting: object, name: bytes, verdict: int) -> None:
+    assert isinstance(waiting, asyncio.Future)
+    if not waiting.done():
+        waiting.set_result(verdict)
+
+
+async def prove(logins: Logins, address: str, name: bytes, secret: bytes, words: str) -> None:
+    """Raises Unauthorized, with these words, or TooMany if nobody has looked at the secret."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    logins.check(found, address, name, secret)
+    verdict = await found
+    if verdict == users.LATER:
+        raise TooMany("too many logins were wrong or wait; this secret was not looked at. Try again later")
+    if verdict != users.RIGHT:
+        raise Unauthorized(words)
 
 
 def read_authorization(text: str) -> tuple[str, str, str]:

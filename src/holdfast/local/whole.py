@@ -2,6 +2,7 @@
 
     DIR/node-1 … node-n   the jobs, one folder per node        DIR/lake   the pipeline's tables
     DIR/log               what each process said               DIR/up.lock   held while we run
+    DIR/cluster-secret    by which the nodes know each other
 
 The ports are the usual ones where they are free; a folder that has been used before is used again, jobs and all.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import importlib.util
+import os
+import secrets
 import socket
 import time
 import urllib.request
@@ -36,6 +39,8 @@ START_S = 60.0
 """For a node or the gateway to be there: far more than it takes, on a machine that is busy."""
 LOOK_S = 0.05
 LOCK = "up.lock"
+SECRET = "cluster-secret"
+SECRET_BYTES = 32
 COUNTERS = ("added", "done", "failed")
 """Figures: what each node counts from its start, and so begins again when it does."""
 ASK_S = 2.0
@@ -168,7 +173,16 @@ class Whole:
         for other in self.ports:
             if other != port:
                 words += ["--join", f"{HOST}:{other}"]
+        words += ["--cluster-secret-file", str(self.secret())]
         return self.make(f"node {number + 1}", ["-m", "holdfast", *words], f"{HOST}:{port}")
+
+    def secret(self) -> Path:
+        """The file with what the nodes share, made at the first start."""
+        path = self.plan.folder / SECRET
+        if not path.exists():
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(SECRET_BYTES) + "\n")
+        return path
 
     def gateway(self) -> Process:
         words = ["gateway", "--connect", self.url, "--http", str(self.http), "--grpc", str(self.grpc)]
@@ -222,7 +236,7 @@ class Whole:
     def take_folder(self) -> None:
         """Ours as long as we live: its nodes would refuse to start a second time, and say so only in their logs."""
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.lock = (self.plan.folder / LOCK).open("ab")
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -133,4 +133,4 @@ class Store:
     def make(self, path: str = "") -> None:
         """A folder that files can be written to; a store needs none."""
         if self.is_local:
-            (self.folder / path).mkdir(parents=True, exist_ok=True)
+            (self.folder / path).mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,6 +1,13 @@
 """Bounds of connections and links, each with its reason; those that operators may move are settings."""
 from __future__ import annotations
 
+import errno
+
+from holdfast.shell import strangers
+
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""What accept() says when there is no room for one more."""
+
 READ_BYTES = 64 * 1024
 """Read from one client per turn: a busy one cannot keep the others waiting."""
 
@@ -20,8 +27,7 @@ ACCEPTS_PER_ROUND = 64
 LINGER_MS = 3000
 """After an error that ends a connection: how long we read on and drop it, so that the client sees the error."""
 
-STRANGER_MS = 30_000
-"""A client must have said who it is after this time, where that is asked for."""
+STRANGER_MS = 1000 * strangers.LOGIN_S
 
 # -- links with other nodes (bus.py) ------------------------------------------------------------------------
 
@@ -77,17 +83,3 @@ CORE_PORTS_TRIES = 100
 
 LINE_BYTES_MAX = 1024 * 1024
 """A message between the nodes of a machine: a setting of any sensible length."""
-
-LOGINS_WAITING_MAX = 64
-"""Logins that wait for the thread that tries secrets; one takes tens of milliseconds, so the last waits some
-seconds. More are told that their secret is wrong."""
-
-WRONG_S_FIRST = 0.1
-WRONG_S_MOST = 5.0
-"""How long the answer to a wrong secret is held back: at first, and at most after many from one address."""
-
-GUESSERS_MAX = 10_000
-"""Addresses that were wrong and are remembered."""
-
-TLS_HANDSHAKE_S = 5
-"""A client or node that begins TLS must be done in this time."""

@@ -19,8 +19,9 @@ and otherwise grants it, ending the link it had: a node that dials us has lost i
 another process under the same id. But if that is at another address while the one we are linked with can be heard,
 somebody has started a copy of its folder: the link stays, the copy is refused, and the log says so.
 
-**Without a secret** there is nothing to prove, so only nodes of this machine are talked to: the door is on
-loopback, and nobody elsewhere is dialed.
+**What is shown** and asked for is in credentials.py, and may change while the node runs. A link that was made under a
+secret that is not valid any more ends, and so does every handshake on its way. With the secret of this machine alone
+only nodes of this machine are talked to: the door is on loopback, and nobody elsewhere is dialed.
 """
 from __future__ import annotations
 
@@ -47,13 +48,27 @@ from holdfast.shell.bounds import (
     HANDSHAKE_S,
     HANDSHAKES_MAX,
     HANDSHAKES_PER_ADDRESS,
-    LINES_S,
     NEWS,
     RESOLVE_S,
     SETTLE_S,
 )
-from holdfast.shell.handshake import ANSWER, DIALER, HEAD, LISTENER, VERDICT, Hello, Unwelcome
-from holdfast.shell.plain import address_text, set_options
+from holdfast.shell.credentials import Credentials, hash_of
+from holdfast.shell.few_lines import FewLines
+from holdfast.shell.handshake import (
+    ANSWER,
+    CERTIFICATE,
+    DIALER,
+    HEAD,
+    LISTENER,
+    MACHINE,
+    VERDICT,
+    Agreement,
+    Hello,
+    Unwelcome,
+)
+from holdfast.shell.listening import address_text
+from holdfast.shell.plain import set_options
+from holdfast.shell.seal import FORGED, Seals
 from holdfast.shell.settings import SettingsError
 from holdfast.wire.bus import VERSION
 
@@ -119,27 +134,28 @@ def check_bus_port(given: int, port: int) -> None:
 class Linked:
     """The link with one node."""
 
-    def __init__(self, run: int, number: int) -> None:
+    def __init__(self, run: int, number: int, key: bytes) -> None:
         self.run = run  # which process of that node it leads to
         self.number = number
+        self.key = key  # of the secret that both sides proved
         self.since = time.monotonic()
         self.peer: Peer | None = None
 
 
 class Bus:
     def __init__(
-        self, me: Hello, secret: bytes, adopt: Callable[[socket.socket, PeerFacts], Peer | None],
+        self, me: Hello, credentials: Credentials,
+        adopt: Callable[[socket.socket, PeerFacts, Seals], Peer | None],
         drop: Callable[[Peer, str], None], met: Callable[[bytes], None], refused: Callable[[bytes], None],
-        tls_out: ssl.SSLContext | None = None, tls_in: ssl.SSLContext | None = None,
     ) -> None:
         self.me = me
-        self.secret = secret
+        self.credentials = credentials
+        self.shut = ""  # why there are no new links for now
+        self.refusals = 0  # handshakes that came to nothing, by the other side's fault
         self.adopt = adopt
         self.drop = drop
         self.met = met
         self.refused_at = refused  # nobody listens there
-        self.tls_out = tls_out  # how nodes elsewhere are spoken to; None: in the clear
-        self.tls_in = tls_in
         self.links: dict[bytes, Linked] = {}
         self.number = 0  # of the last link granted
         self.calling: Counter[bytes] = Counter()  # nodes we have dialed and know by now, but have no verdict on
@@ -152,8 +168,8 @@ class Bus:
         self.paths: dict[tuple[str, int], str] = {}  # of nodes on this host: their Unix socket by their address
         self.listeners: list[socket.socket] = []
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.complaints = FewLines(logging.WARNING, COMPLAINTS)
-        self.news = FewLines(logging.INFO, NEWS)
+        self.complaints = FewLines("bus", logging.WARNING, COMPLAINTS)
+        self.news = FewLines("bus", logging.INFO, NEWS)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -176,6 +192,21 @@ class Bus:
             asyncio.get_running_loop().remove_reader(listener.fileno())
             listener.close()
         self.listeners.clear()
+
+    # -- what is shown and asked for -----------------------------------------------------------------------
+
+    def use(self, credentials: Credentials) -> None:
+        """Secrets and certificates as they are now. Links under a secret that is not valid any more end."""
+        self.shut = ""
+        self.credentials = credentials
+        self.me = replace(self.me, goes_by=credentials.goes_by)
+        for mark in list(self.links.values()):
+            if mark.peer is not None and mark.key not in credentials.keys:
+                self.drop(mark.peer, "the secret it was made under is not valid any more")
+
+    def refuse_all(self, why: str) -> None:
+        """They cannot be read: nobody new is talked to until they can. The links that are there stay."""
+        self.shut = why
 
     # -- the door ------------------------------------------------------------------------------------------
 
@@ -201,6 +232,9 @@ class Bus:
                 loop.call_later(ACCEPT_AGAIN_S, self.watch, listener)
                 return
             host = address[0] if isinstance(address, tuple) else UNIX
+            if self.shut:
+                sock.close()
+                continue
             if self.handshakes[host] >= HANDSHAKES_PER_ADDRESS or self.handshakes.total() >= HANDSHAKES_MAX:
                 self.complaints.say(host, "too many unfinished handshakes")
                 sock.close()
@@ -211,12 +245,11 @@ class Bus:
 
     async def receive(self, sock: socket.socket, host: str, where: str) -> None:
         try:
-            seen = seen_at(sock)
-            if self.tls_in is not None and sock.family != socket.AF_UNIX:
-                sock = await tls.cover(sock, self.tls_in, is_server=True)
-            await self.greet(sock, where, is_dialer=False, seen=seen)
+            conversation = Conversation(sock, self.credentials, seen_at(sock))
+            await conversation.cover(conversation.credentials.from_nodes, is_server=True)
+            await self.greet(conversation, where, is_dialer=False)
         except (OSError, TimeoutError) as error:
-            self.complaints.say(where, f"no TLS with it: {error}")
+            self.complain(where, f"no TLS with it: {error}")
         finally:
             self.handshakes[host] -= 1
             if self.handshakes[host] == 0:
@@ -270,15 +303,14 @@ class Bus:
         """Connect and shake hands, with nobody else than expected, if that is said. Who is there, if found out. Raises
         ConnectionRefusedError."""
         name = str(place)
-        if name in self.dialing:
+        if name in self.dialing or self.shut:
             return b""
         self.dialing.add(name)
         try:
             sock = await self.connect(place)
-            seen = seen_at(sock)
-            if self.tls_out is not None and sock.family != socket.AF_UNIX:
-                sock = await tls.cover(sock, self.tls_out, is_server=False)
-            return await self.greet(sock, name, is_dialer=True, seen=seen, is_wanted=is_wanted, expected=expected)
+            conversation = Conversation(sock, self.credentials, seen_at(sock), is_wanted, expected)
+            await conversation.cover(conversation.credentials.to_nodes, is_server=False)
+            return await self.greet(conversation, name, is_dialer=True)
         except (OSError, TimeoutError) as error:
             if is_wanted and name not in self.unmet:
                 self.unmet.add(name)
@@ -287,7 +319,7 @@ class Bus:
             if isinstance(error, ConnectionRefusedError):
                 raise
         except Unwelcome as why:
-            self.complaints.say(name, str(why))
+            self.complain(name, str(why))
         finally:
             self.dialing.discard(name)
         return b""
@@ -302,7 +334,7 @@ class Bus:
                     raise
         error: OSError = OSError("no address")
         for family, address in await self.addresses(place):
-            if not self.secret and not ip_address(address[0].partition("%")[0]).is_loopback:
+            if self.credentials.goes_by == MACHINE and not ip_address(address[0].partition("%")[0]).is_loopback:
                 raise Unwelcome("without a cluster-secret only nodes of this machine are dialed")
             try:
                 return await self.connect_to(family, address)
@@ -333,29 +365,30 @@ class Bus:
 
     # -- the handshake -------------------------------------------------------------------------------------
 
-    async def greet(
-        self, sock: socket.socket, where: str, is_dialer: bool, seen: str = "", is_wanted: bool = False,
-        expected: frozenset[bytes] = frozenset(),
-    ) -> bytes:
+    async def greet(self, conversation: Conversation, where: str, is_dialer: bool) -> bytes:
         """From a connection to a link, or to a closed connection. Who is there, as far as that is proven."""
-        conversation = Conversation(sock, seen, is_wanted, expected)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 return await self.converse(conversation, where, is_dialer)
         except Unwelcome as why:
-            self.complaints.say(where, str(why))
+            self.complain(where, str(why))
         except TimeoutError:
-            self.complaints.say(where, "the handshake took too long")
+            self.complain(where, "the handshake took too long")
         except (OSError, EOFError):
-            self.complaints.say(where, "the connection was closed during the handshake")
+            self.complain(where, "the connection was closed during the handshake")
         finally:
             if not conversation.is_over:
-                sock.close()
+                conversation.sock.close()
         return b""
 
+    def complain(self, where: str, words: str) -> None:
+        self.refusals += 1
+        self.complaints.say(where, words)
+
     async def converse(self, with_them: Conversation, where: str, is_dialer: bool) -> bytes:
-        me = self.me
-        mine = me.anew(with_them.is_wanted).pack()
+        me, credentials = self.me, with_them.credentials
+        hello = me.anew(with_them.is_wanted)
+        mine = hello.pack()
         if is_dialer:
             await with_them.say(mine)
             version, theirs = await with_them.hear_hello()
@@ -373,25 +406,28 @@ class Bus:
             return self.pass_by(where, them.node_id)
         if self.is_twin(them, with_them.host):
             return self.refuse_twin(them, with_them.host)
-        if them.has_secret != self.me.has_secret:
-            who = "it has no cluster-secret, this node has one"
-            raise Unwelcome(who if self.me.has_secret else "it has a cluster-secret, this node has none")
+        if them.goes_by != me.goes_by:
+            raise Unwelcome(f"it goes by {them.goes_by}, this node by {me.goes_by}: set the same secret at both")
+        if with_them.certificate or me.goes_by == CERTIFICATE:
+            credentials.check(with_them.certificate, them.node_id)
+        both = (mine, theirs) if is_dialer else (theirs, mine)
+        agreements = handshake.agree(credentials.keys, hello, them.share, *both, with_them.certificates(is_dialer))
         if is_dialer:
             self.calling[them.node_id] += 1
         try:
-            linked = await self.prove(with_them, them, mine, theirs, is_dialer)
+            linked, agreed = await self.prove(with_them, them, agreements, is_dialer)
             if self.me.node_id < them.node_id:
                 number = self.decide(them, linked, is_dialer)
-                with_them.say_at_once(VERDICT.pack(number))
+                with_them.say_at_once(handshake.verdict(agreed, number))
             else:
-                number = VERDICT.unpack(await with_them.hear(VERDICT.size))[0]
+                number = handshake.check_verdict(agreed, await with_them.hear(VERDICT.size))
         finally:
             if is_dialer:
                 self.calling[them.node_id] -= 1
                 if self.calling[them.node_id] == 0:
                     del self.calling[them.node_id]
-        if number > 0 and me is self.me:
-            self.link(with_them, them, number, where.encode() if is_dialer else b"")
+        if number > 0 and me is self.me and credentials is self.credentials and not self.shut:
+            self.link(with_them, them, number, where.encode() if is_dialer else b"", agreed, is_dialer)
         return them.node_id
 
     def pass_by(self, where: str, node_id: bytes) -> bytes:
@@ -423,22 +459,26 @@ class Bus:
         return was != what
 
     async def prove(
-        self, with_them: Conversation, them: Hello, mine: bytes, theirs: bytes, is_dialer: bool
-    ) -> int:
-        """Both sides show that they know the secret, the dialer first. Which link with us the other side has."""
+        self, with_them: Conversation, them: Hello, agreements: list[Agreement], is_dialer: bool
+    ) -> tuple[int, Agreement]:
+        """Both sides show that they know a secret, the dialer first. Which link with us the other side has, and which
+        secret it is."""
         mark = self.links.get(them.node_id)
         number = mark.number if mark is not None and mark.run == them.run and not self.is_useless(mark) else 0
         if is_dialer:
-            await with_them.say(handshake.answer(self.secret, DIALER, mine, theirs, number))
+            said = handshake.answer(agreements, DIALER, number)
+            await with_them.say(said)
             try:
                 given = await with_them.hear(ANSWER.size)
             except (OSError, EOFError):
                 raise Unwelcome("it did not like our answer: is the cluster-secret the same? See its log") from None
-            return handshake.check_answer(self.secret, LISTENER, mine, theirs, given)
+            linked, agreed = handshake.check_answer(agreements, LISTENER, given)
+            return linked, agreed.after(said, given)
         given = await with_them.hear(ANSWER.size)
-        linked = handshake.check_answer(self.secret, DIALER, theirs, mine, given)
-        await with_them.say(handshake.answer(self.secret, LISTENER, theirs, mine, number))
-        return linked
+        linked, agreed = handshake.check_answer(agreements, DIALER, given)
+        said = handshake.answer([agreed], LISTENER, number)
+        await with_them.say(said)
+        return linked, agreed.after(given, said)
 
     def is_useless(self, mark: Linked) -> bool:
         return mark.peer is not None and self.is_stalled(mark.peer)
@@ -457,7 +497,9 @@ class Bus:
         self.number += 1
         return self.number
 
-    def link(self, with_them: Conversation, them: Hello, number: int, dialed: bytes) -> None:
+    def link(
+        self, with_them: Conversation, them: Hello, number: int, dialed: bytes, agreed: Agreement, is_dialer: bool
+    ) -> None:
         """Nothing is awaited from the verdict to here, so no other handshake can come between."""
         mark = self.links.get(them.node_id)
         if mark is not None:
@@ -472,12 +514,12 @@ class Bus:
         )
         if them.path and them.host_id == self.me.host_id:
             self.paths[(host, them.bus_port)] = them.path
-        mark = self.links[them.node_id] = Linked(them.run, number)
+        mark = self.links[them.node_id] = Linked(them.run, number, agreed.key)
         set_options(with_them.sock, KEEPALIVE_S)
         with_them.is_over = True
         self.news.say(f"node {them.node_id[:8].decode()}", f"linked, at {Place(host, them.bus_port)}")
         try:
-            mark.peer = self.adopt(with_them.sock, facts)
+            mark.peer = self.adopt(with_them.sock, facts, agreed.seals(DIALER if is_dialer else LISTENER))
         except BaseException:
             with_them.is_over = False
             raise
@@ -490,19 +532,38 @@ class Bus:
     def lost(self, peer: Peer, why: str) -> None:
         """A link has ended."""
         self.links.pop(peer.facts.node_id, None)
-        self.news.say(f"node {peer.facts.node_id[:8].decode()}", f"link lost: {why}")
+        lines = self.complaints if why == FORGED else self.news
+        lines.say(f"node {peer.facts.node_id[:8].decode()}", f"link lost: {why}")
 
 
 class Conversation:
     """One handshake's side of a socket. Reads no byte more than it wants: what follows is for others."""
 
-    def __init__(self, sock: socket.socket, seen: str, is_wanted: bool, expected: frozenset[bytes]) -> None:
+    def __init__(
+        self, sock: socket.socket, credentials: Credentials, seen: str, is_wanted: bool = False,
+        expected: frozenset[bytes] = frozenset(),
+    ) -> None:
         self.sock = sock
+        self.credentials = credentials  # as they were when it began
+        self.certificate = b""  # that the other side has shown
         self.is_wanted = is_wanted  # an operator told us to call
         self.expected = expected  # who may be there; nobody said: anybody
         self.host = seen  # where the other side is seen
         self.loop = asyncio.get_running_loop()
         self.is_over = False  # the socket is somebody else's now
+
+    async def cover(self, made: ssl.SSLContext | None, is_server: bool) -> None:
+        """Speak TLS, where that is to be. Within a machine a secret is enough; where there is none, nothing else is."""
+        is_near = self.sock.family == socket.AF_UNIX and self.credentials.goes_by != CERTIFICATE
+        if made is not None and not is_near:
+            self.sock, self.certificate = await tls.cover(self.sock, made, is_server)
+
+    def certificates(self, is_dialer: bool) -> bytes:
+        """The dialer's and the listener's, as this side sees them; nothing without TLS."""
+        if not self.certificate:
+            return b""
+        ours, theirs = self.credentials.certificate, hash_of(self.certificate)
+        return ours + theirs if is_dialer else theirs + ours
 
     async def say(self, data: bytes) -> None:
         await self.loop.sock_sendall(self.sock, data)
@@ -534,27 +595,3 @@ def seen_at(sock: socket.socket) -> str:
     """The address of the other side."""
     address = sock.getpeername() if sock.family != socket.AF_UNIX else None
     return str(address[0]).removeprefix("::ffff:") if address else "127.0.0.1"
-
-
-class FewLines:
-    """Lines of the log, few enough that they cannot fill the disk: strangers can make as many as they like, and a
-    broken node can come and go all day."""
-
-    def __init__(self, level: int, most: int) -> None:
-        self.level = level
-        self.most = most
-        self.since = 0.0
-        self.said = 0
-        self.unsaid = 0
-
-    def say(self, where: str, what: str) -> None:
-        now = time.monotonic()
-        if now - self.since >= LINES_S:
-            if self.unsaid:
-                log.log(self.level, "bus: %d more lines like these were not logged", self.unsaid)
-            self.since, self.said, self.unsaid = now, 0, 0
-        if self.said >= self.most:
-            self.unsaid += 1
-            return
-        self.said += 1
-        log.log(self.level, "bus: %s: %s", where.encode("ascii", "backslashreplace").decode(), what)

@@ -47,6 +47,8 @@ from holdfast.shell.bounds import (
     LINE_BYTES_MAX,
 )
 from holdfast.shell.bus import BUS_PORT_OFFSET, UNIX, check_bus_port
+from holdfast.shell.cluster_secret import BadSecret, machine_secret, make_for_cores
+from holdfast.shell.credentials import HOW, is_guarded
 from holdfast.shell.listening import is_any, is_loopback
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
 
@@ -99,7 +101,7 @@ class Cores:
             raise SettingsError("node i listens on port + i, beyond 65535 for the last of them: choose a lower port")
         if self.config.number("port") > 0:
             check_bus_port(self.config.number("cluster-bus-port"), self.config.number("port") + len(self.cores))
-        if self.settings.secret and not self.config.text("announce-ip") and any(map(is_any, self.addresses)):
+        if self.settings.secrets and not self.config.text("announce-ip") and any(map(is_any, self.addresses)):
             raise SettingsError(
                 "nodes of other machines cannot tell where the nodes of this one are while it listens on all "
                 "addresses: set announce-ip to the one they reach it by"
@@ -110,6 +112,7 @@ class Cores:
         loop = asyncio.get_running_loop()
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
         try:
+            self.make_secret()
             with contextlib.ExitStack() as held:
                 self.port = self.reserve(held)
                 for number in (signal.SIGTERM, signal.SIGINT):
@@ -120,6 +123,18 @@ class Cores:
             shutil.rmtree(self.folder, ignore_errors=True)
         log.info("stopped")
         return self.exit_code
+
+    def make_secret(self) -> None:
+        """The nodes trust each other because we started them, also where nobody else can be told a secret."""
+        if self.settings.secrets or self.config.text("tls-node-name"):
+            return
+        if not is_guarded(self.config):
+            with contextlib.suppress(BadSecret):
+                machine_secret()
+                return  # then other nodes of this user can join them
+        if self.config.text("join"):
+            raise SettingsError(f"these nodes cannot meet others, and are to join some: {HOW}")
+        make_for_cores(self.folder)
 
     # -- ports ---------------------------------------------------------------------------------------------
 

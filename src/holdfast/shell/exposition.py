@@ -84,6 +84,8 @@ ABOUT: Final = {
     "holdfast_jobs_waiting_for_node": ("gauge", "Jobs that wait for that node, of those that this one counts"),
     "holdfast_bus_messages_total": ("counter", "Messages between nodes"),
     "holdfast_bus_bytes_total": ("counter", "Bytes sent to other nodes"),
+    "holdfast_bus_refused_total": ("counter", "Handshakes of strangers, and frames that were changed on their way"),
+    "holdfast_credentials_reload_failed": ("gauge", "1 if secrets and certificates could not be read again on SIGHUP"),
     "holdfast_jobs_short_of_copies": ("gauge", "Jobs that have fewer copies than they should"),
     "holdfast_workers": ("gauge", "Workers that said they are there"),
     "holdfast_dead_jobs": ("gauge", "Dead jobs that are kept"),

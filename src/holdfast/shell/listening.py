@@ -6,6 +6,7 @@ import os
 import socket
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from holdfast.shell.settings import SettingsError
 
@@ -99,3 +100,11 @@ def host_id() -> str:
     except OSError:
         seed = socket.gethostname()
     return hashlib.sha256(seed.encode()).hexdigest()[:16]
+
+
+def address_text(sock: socket.socket, address: Any) -> str:
+    """How CLIENT LIST shows where a client is."""
+    if isinstance(address, tuple):
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        return f"{host}:{address[1]}"
+    return f"unix:{sock.fileno()}"

@@ -10,23 +10,32 @@ some microseconds per queue, of at most so many queues.
 """
 from __future__ import annotations
 
+import contextlib
+import hmac
+import logging
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import form
 from holdfast.core import absence, census, peers, standstill, states, views
 from holdfast.core.commands.cluster import members
+from holdfast.core.config import Config
 from holdfast.core.node import Node
 from holdfast.core.peers import ME
 from holdfast.core.queue import PAUSE_IN, PAUSE_OUT
 from holdfast.core.version import VERSION
 from holdfast.shell.exposition import Snapshot, text_of
+from holdfast.shell.listening import is_loopback
 from holdfast.shell.settings import SettingsError
 
 if TYPE_CHECKING:
     from holdfast.shell.server import Server
+
+log = logging.getLogger("holdfast")
 
 TIMED_MAX: Final = 100
 """Queues with histograms of their own, those that have handed out most: each is some fifty series."""
@@ -41,6 +50,9 @@ FRESH_S: Final = 3.0
 STUCK_S: Final = 15.0
 """A loop that has not turned for so long is stuck: far longer than any command takes."""
 REQUEST_S: Final = 10.0
+CONNECTIONS_MAX: Final = 32
+"""At one time: each has a thread for REQUEST_S at most."""
+TOKEN_BYTES_MIN: Final = 16
 
 # Of views.FIELDS: what is a state, and what a counter.
 STATES: Final = {word.decode(): figure for word, figure in states.COUNTED.items()}
@@ -108,6 +120,9 @@ def take(server: Server) -> Snapshot:
     add("holdfast_bus_messages_total", node.bus_frames_out, direction="out")
     add("holdfast_bus_messages_total", node.bus_frames_in, direction="in")
     add("holdfast_bus_bytes_total", node.bus_bytes_out, direction="out")
+    add("holdfast_bus_refused_total", number("bus_frames_refused", 0.0), what="frame")
+    add("holdfast_bus_refused_total", number("bus_handshakes_refused", 0.0), what="handshake")
+    add("holdfast_credentials_reload_failed", number("credentials_reload_failed", 0.0))
     add_standstill(node, found)
     add("holdfast_adds_with_fewer_copies_total", node.counters.get("added-with-fewer-copies", 0))
     add("holdfast_jobs_short_of_copies", node.census.short + len(node.filling))
@@ -225,8 +240,10 @@ def add_histograms(server: Server, found: Snapshot) -> None:
 class Metrics:
     """The port. `tick` is the loop's part, once a second; all else happens in threads."""
 
-    def __init__(self, server: Server, host: str, port: int) -> None:
+    def __init__(self, server: Server, host: str, port: int, token: bytes = b"") -> None:
         self.server = server
+        self.token = token
+        self.is_here = is_loopback(host)
         self.snapshot = take(server)
         self.turned = time.monotonic()
         self.asked = 0.0
@@ -234,10 +251,9 @@ class Metrics:
         """The loop has copied its figures."""
         self.not_ready = "starting"
         try:
-            self.http = ThreadingHTTPServer((host, port), handler(self))
+            self.http = Port((host.strip("[]"), port), handler(self))
         except OSError as error:
             raise SettingsError(f"cannot listen on the metrics-port {host}:{port}: {error.strerror}") from None
-        self.http.daemon_threads = True
         self.port = int(self.http.server_address[1])
         self.thread = threading.Thread(target=self.http.serve_forever, name="metrics", daemon=True)
         self.thread.start()
@@ -255,6 +271,18 @@ class Metrics:
             with self.taken:
                 self.taken.notify_all()
             self.server.note_wake(self.server.sockets.turn())  # asked for figures, it counts (core/census.py)
+
+    def refusal(self, path: str, authorization: str, host: str) -> tuple[int, str] | None:
+        """Whether whoever asks may not see this. Its page may have a name that leads to this machine for a moment."""
+        if path != "/metrics":
+            return None
+        if self.token:
+            said = authorization.partition(" ")[2].strip().encode("utf-8", "surrogateescape")
+            return None if hmac.compare_digest(said, self.token) else (401, "say Authorization: Bearer token\n")
+        name = host.rpartition(":")[0] or host
+        if self.is_here and "." in name and not is_loopback(name):
+            return 403, "this port is not known by that name\n"
+        return None
 
     def answer(self, path: str) -> tuple[int, str]:
         """In a thread."""
@@ -279,12 +307,61 @@ class Metrics:
         self.http.server_close()
 
 
+def read_token(config: Config) -> bytes:
+    """What metrics-token-file says; empty: nobody is asked for one. Raises SettingsError."""
+    path = config.text("metrics-token-file")
+    if not path:
+        return b""
+    try:
+        token = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise SettingsError(f"cannot read the metrics-token-file {path}: {error.strerror}") from None
+    if len(token) < TOKEN_BYTES_MIN:
+        raise SettingsError(f"the metrics-token-file {path} has a token of less than {TOKEN_BYTES_MIN} characters")
+    return token
+
+
+class Port(ThreadingHTTPServer):
+    """A few connections at a time, each in a thread; the oldest makes room for the next, so that whoever looks after
+    the node gets through. One that breaks off is no fault of ours."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], made: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.open: dict[Any, None] = {}
+        self.changing = threading.Lock()
+        super().__init__(address, made)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self.changing:
+            if len(self.open) >= CONNECTIONS_MAX:
+                oldest = next(iter(self.open))
+                del self.open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self.open[request] = None
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.changing:
+                self.open.pop(request, None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("a scrape from %s broke off", client_address[0], exc_info=True)
+
+
 def handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = REQUEST_S  # a client that says nothing holds a thread no longer than this
 
         def do_GET(self) -> None:
-            status, text = metrics.answer(self.path.partition("?")[0])
+            path = self.path.partition("?")[0]
+            said = self.headers.get("Authorization", ""), self.headers.get("Host", "")
+            status, text = metrics.refusal(path, *said) or metrics.answer(path)
             body = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

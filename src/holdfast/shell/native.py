@@ -12,8 +12,10 @@ the one to read first: the same turn, the same methods, the same limits, without
 * Short arguments repeat (queue names, options): the last ones are kept, and the same object again saves
   making and hashing it.
 * Time is looked at once per run of the same direct command, not once per command.
+* A cfunc that returns an int says -1 for "raised": that is what Cython takes it for where nothing is said.
 """
 import socket
+from functools import partial
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -22,8 +24,9 @@ from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memchr, memcmp, memcpy, memmove
 from cython.cimports.posix.time import CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 
-from holdfast.shell import bounds
-from holdfast.shell.plain import NO_DESCRIPTORS, address_text, set_options
+from holdfast.shell import bounds, strangers
+from holdfast.shell.listening import address_text
+from holdfast.shell.plain import set_options
 from holdfast.shell.native_links import Links
 from holdfast.wire import resp
 
@@ -32,6 +35,8 @@ EVENTS_PER_ROUND = cython.declare(cython.int, bounds.EVENTS_PER_ROUND)
 ROUNDS_PER_STEP = cython.declare(cython.int, bounds.ROUNDS_PER_STEP)
 OUTPUT_HIGH_WATER = cython.declare(cython.Py_ssize_t, bounds.OUTPUT_HIGH_WATER)
 HELD_INPUT_MAX = cython.declare(cython.Py_ssize_t, bounds.HELD_INPUT_MAX)
+STRANGER_READ_BYTES = cython.declare(cython.Py_ssize_t, strangers.READ_BYTES)
+STRANGER_HELD_MAX = cython.declare(cython.Py_ssize_t, strangers.HELD_BYTES_MAX)
 LINE_BYTES_MAX = cython.declare(cython.Py_ssize_t, resp.LINE_BYTES_MAX)
 ARGS_MAX = cython.declare(cython.Py_ssize_t, resp.ARGS_MAX)
 STRANGER_ARGS_MAX = cython.declare(cython.Py_ssize_t, resp.STRANGER_ARGS_MAX)
@@ -44,8 +49,6 @@ CHECK_OUTPUT_EVERY = cython.declare(cython.int, 16)
 INCOMPLETE = cython.declare(cython.Py_ssize_t, 0)
 MALFORMED = cython.declare(cython.Py_ssize_t, -1)
 ENDLESS = cython.declare(cython.Py_ssize_t, -2)
-
-MULTIPLEXING_API = "epoll"
 
 
 @cython.final
@@ -110,7 +113,6 @@ class Connection:
         free(self.buf)
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def reserve(self, more: cython.Py_ssize_t) -> cython.int:
         """Room for `more` bytes after those that are here."""
         room: cython.Py_ssize_t = self.room
@@ -125,7 +127,6 @@ class Connection:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def keep(self, p: cython.p_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.int:
         """Keep p[start:n], which begins a command, and nothing else."""
         rest: cython.Py_ssize_t = n - start
@@ -146,7 +147,6 @@ class Connection:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def drop_buffer(self) -> cython.int:
         free(self.buf)
         self.buf = cython.NULL
@@ -194,6 +194,8 @@ class Sockets:
     wake: cython.longlong
     mark: cython.longlong   # when the present run of direct commands began, ns
     maxclients: cython.int
+    reserved: cython.int        # connections above maxclients, to log in by
+    strangers = cython.declare(object, visibility="readonly")
     keepalive_s: cython.longlong
     idle_ms: cython.longlong
     command_ms: cython.longlong
@@ -239,6 +241,7 @@ class Sockets:
         self.make_frames = self.links.make_frames
         self.send_frames = self.links.send_all
         self.maxclients = 10000
+        self.strangers = strangers.Strangers()
         self.command_ms = 30000
         self.bulk_bytes_max = BULK_BYTES_FLOOR
         self.command_bytes_max = 64 << 20
@@ -264,6 +267,10 @@ class Sockets:
         self.hard_bytes = hard_bytes
         self.soft_bytes = soft_bytes
         self.soft_ms = soft_ms
+
+    def reserve(self, count: int):
+        """So many connections above maxclients, for those who have yet to log in (guard.py)."""
+        self.reserved = count
 
     def fileno(self):
         return self.epfd
@@ -306,7 +313,6 @@ class Sockets:
         return cython.cast(cython.longlong, ts.tv_sec) * 1000000000 + ts.tv_nsec
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def look_at_clock(self) -> cython.longlong:
         ts: timespec
         mono: cython.longlong = self.nanoseconds()
@@ -316,7 +322,6 @@ class Sockets:
         return mono
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def finish(self) -> cython.int:
         """The second half of a turn: hand over wakeups, make frames, write to disk, send, carry out requests."""
         batch: list
@@ -346,7 +351,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def break_off(self) -> cython.int:
         """What this turn would have said is not in the journal and should be: then nothing is said, to nobody."""
         dirty: list = self.dirty
@@ -357,7 +361,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def send_all(self) -> cython.int:
         dirty: list = self.dirty
         if dirty:
@@ -369,7 +372,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def pass_wakeups(self) -> cython.int:
         """Replies for sessions that were blocked; then their next commands, which may wake others in turn."""
         batch: list
@@ -402,7 +404,6 @@ class Sockets:
         self.control(sock.fileno(), EPOLL_CTL_ADD, EPOLLIN)
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def control(self, fd: cython.int, op: cython.int, what: cython.uint) -> cython.int:
         event: epoll_event
         event.events = what
@@ -411,7 +412,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def accept(self, listener: object) -> cython.int:
         k: cython.int
         connection: Connection
@@ -419,12 +419,12 @@ class Sockets:
             try:
                 sock, address = listener.accept()
             except OSError as error:
-                if error.errno in NO_DESCRIPTORS:    # whoever knocks waits until a connection is closed
+                if error.errno in bounds.NO_DESCRIPTORS and not self.strangers.make_room():    # whoever knocks waits until a connection is closed
                     self.control(listener.fileno(), EPOLL_CTL_DEL, 0)
                     self.deferred.append(listener)
                 return 0
             sock.setblocking(False)
-            if self.count >= self.maxclients:
+            if self.is_full():
                 self.refuse(sock)
                 continue
             set_options(sock, self.keepalive_s)
@@ -434,6 +434,19 @@ class Sockets:
             self.connections[connection.fd] = connection
             self.control(connection.fd, EPOLL_CTL_ADD, connection.interest)
         return 0
+
+    @cython.cfunc
+    def is_full(self) -> cython.int:
+        """Whether there is no place for one more. A stranger gives its place up."""
+        return self.count >= self.maxclients + self.reserved and not self.strangers.make_room()
+
+    def drop(self, session):
+        """A stranger has to go: there are too many."""
+        if type(session.handle) is Connection:
+            connection: Connection = cython.cast(Connection, session.handle)
+            self.owe(connection, b"-%b\r\n" % strangers.TRY_AGAIN.encode())
+            self.send(connection)
+            self.close(connection)
 
     @cython.cfunc
     def refuse(self, sock: object):
@@ -450,11 +463,13 @@ class Sockets:
         connection: Connection = Connection(sock, transport, session, self.now)
         session.handle = connection
         self.count += 1
+        if connection.is_stranger:
+            self.strangers.arrive(session.number, address, partial(self.drop, session))
         return connection
 
     def attach(self, transport, address: str):
         """A connection by some other transport; None if there are too many."""
-        if self.count >= self.maxclients:
+        if self.is_full():
             self.refused += 1
             return None
         self.look_at_clock()
@@ -483,7 +498,6 @@ class Sockets:
         self.finish()
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def close(self, connection: Connection) -> cython.int:
         if not connection.is_open:
             return 0
@@ -492,6 +506,7 @@ class Sockets:
         connection.owed = 0
         self.is_unsettled = True
         self.count -= 1
+        self.strangers.leave(connection.session.number)
         self.node.disconnect(connection.session)
         if connection.fd >= 0:
             self.control(connection.fd, EPOLL_CTL_DEL, 0)
@@ -533,9 +548,9 @@ class Sockets:
     # -- reading -------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def ready(self, connection: Connection, what: cython.uint) -> cython.int:
         n: cython.Py_ssize_t
+        most: cython.Py_ssize_t = STRANGER_READ_BYTES if connection.is_stranger else READ_BYTES
         if self.wakeups:
             # Somebody before it in this turn may have woken its session: that reply goes before those to come.
             self.pass_wakeups()
@@ -550,10 +565,10 @@ class Sockets:
         if not what & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
             return 0
         if connection.have > 0:
-            connection.reserve(READ_BYTES)
-            n = recv(connection.fd, connection.buf + connection.have, READ_BYTES, 0)
+            connection.reserve(most)
+            n = recv(connection.fd, connection.buf + connection.have, most, 0)
         else:
-            n = recv(connection.fd, self.inbuf, READ_BYTES, 0)
+            n = recv(connection.fd, self.inbuf, most, 0)
         if n <= 0:
             if n == 0 or errno != EAGAIN:
                 self.close(connection)
@@ -565,7 +580,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def take_in(self, connection: Connection, p: cython.p_uchar, n: cython.Py_ssize_t, fresh: cython.Py_ssize_t) -> cython.int:
         """`fresh` bytes have come; p[:n] is all that is here and not yet run."""
         self.bytes_in += fresh
@@ -576,18 +590,25 @@ class Sockets:
         if connection.is_held or connection.is_throttled:
             connection.keep(p, 0, n)
             self.watch(connection)
-            return 0
+            return self.note_stranger(connection)
         if connection.have > 0:
             connection.have = n
         if n < connection.need:
             if p != connection.buf:
                 connection.keep(p, 0, n)
-            return 0
+            return self.note_stranger(connection)
         self.run(connection, p, n)
+        return self.note_stranger(connection)
+
+    @cython.cfunc
+    def note_stranger(self, connection: Connection) -> cython.int:
+        """What is kept of a stranger's counts; who has logged in is none."""
+        if connection.is_stranger and connection.is_open:
+            connection.is_stranger = not connection.session.is_trusted
+            self.strangers.holds(connection.session.number, connection.have)
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def run_kept(self, connection: Connection) -> cython.int:
         """Go on with what a connection has sent before."""
         if connection.is_open and connection.have > 0 and not (
@@ -599,7 +620,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def run(self, connection: Connection, p: cython.p_uchar, n: cython.Py_ssize_t) -> cython.int:
         """Run the commands in p[:n], until one must wait or the client is owed too much; keep the rest."""
         data: bytes
@@ -696,7 +716,7 @@ class Sockets:
                 if p[start] != 42:
                     i = self.run_line(connection, p, start, n)
                     if i < 0:
-                        return resp.BAD_LINE if i == -1 else resp.BAD_QUOTES
+                        return resp.LINE_FAULTS[i]
                     if i == start:
                         break
                     start = i
@@ -783,14 +803,12 @@ class Sockets:
         return None
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def may_go_on(self, connection: Connection) -> cython.int:
         """Whether the client is owed little enough to run its next command; if not it waits until it has read."""
         connection.is_throttled = len(self.out) + connection.owed >= OUTPUT_HIGH_WATER
         return not connection.is_throttled
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def is_too_much(self, connection: Connection, is_over: cython.bint) -> cython.int:
         """Whether a stranger sends more than strangers may. It may have said who it is by now."""
         if connection.session.is_trusted:
@@ -799,7 +817,6 @@ class Sockets:
         return is_over
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def find_words(self, p: cython.p_uchar, i: cython.Py_ssize_t, n: cython.Py_ssize_t, argc: cython.int,
                    at: cython.pointer(cython.Py_ssize_t), size: cython.pointer(cython.Py_ssize_t)) -> cython.int:
         """Where the words of a complete command are; those scanned in an earlier turn are not known any more."""
@@ -813,7 +830,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def short_command(self, connection: Connection, p: cython.p_uchar, argc: cython.int,
                       at: cython.pointer(cython.Py_ssize_t), size: cython.pointer(cython.Py_ssize_t)) -> cython.int:
         """A command of few words: by its direct handler if it has one. 0: it must wait."""
@@ -843,7 +859,6 @@ class Sockets:
         return self.timed(connection, argv)
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def end_run(self) -> cython.int:
         """A run of the same direct command is over: note the time it took."""
         if self.mark != 0:
@@ -852,7 +867,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def long_command(self, connection: Connection, p: cython.p_uchar, i: cython.Py_ssize_t, n: cython.Py_ssize_t,
                      argc: cython.Py_ssize_t) -> cython.int:
         k: cython.Py_ssize_t
@@ -865,7 +879,6 @@ class Sockets:
         return self.timed(connection, argv)
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def timed(self, connection: Connection, argv: list) -> cython.int:
         """Run a command from a list, and tell the node how long it took. 0: it must wait."""
         began: cython.longlong
@@ -879,7 +892,7 @@ class Sockets:
     @cython.cfunc
     @cython.exceptval(-3)
     def run_line(self, connection: Connection, p: cython.p_uchar, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A line typed by a person. The position after it; `i` if it must wait; -1 too long, -2 bad quotes."""
+        """A line typed by a person. The position after it; `i` if it must wait; see resp.LINE_FAULTS."""
         most: cython.Py_ssize_t = LINE_BYTES_MAX
         if connection.is_stranger and self.is_too_much(connection, True):
             most = STRANGER_BYTES_MAX
@@ -888,7 +901,7 @@ class Sockets:
             return -1 if n - i >= most else i
         argv = resp.split_line(p[i:end - p])
         if argv is None:
-            return -2
+            return -2 if resp.is_typed(p[i:end - p]) else -4
         if argv and not self.timed(connection, argv):
             connection.is_held = True
             return i
@@ -897,7 +910,6 @@ class Sockets:
     # -- writing -------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def owe(self, connection: Connection, data: bytes) -> cython.int:
         connection.chunks.append(data)
         connection.owed += len(data)
@@ -907,7 +919,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def send(self, connection: Connection) -> cython.int:
         data: bytes
         n: cython.Py_ssize_t
@@ -950,7 +961,6 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def sent_all(self, connection: Connection) -> cython.int:
         """It has its replies: close it, or if it broke the protocol read on for a while so that it sees why."""
         if connection.is_closing or connection.fd < 0:
@@ -963,17 +973,17 @@ class Sockets:
         return 0
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def watch(self, connection: Connection) -> cython.int:
         """Tell epoll what we wait for from this client."""
         want: cython.uint = EPOLLRDHUP
+        is_new: cython.bint = connection.is_stranger and not connection.session.is_trusted
+        is_full: cython.bint = connection.is_held and connection.have > (STRANGER_HELD_MAX if is_new else HELD_INPUT_MAX)
         if connection.fd < 0:
+            connection.transport.hold(is_full)
             return 0
         if connection.owed > 0:
             want |= EPOLLOUT
-        if connection.is_deaf or not (
-            (connection.is_held and connection.have > HELD_INPUT_MAX) or connection.owed >= OUTPUT_HIGH_WATER
-        ):
+        if connection.is_deaf or not (is_full or connection.owed >= OUTPUT_HIGH_WATER):
             want |= EPOLLIN
         if want != connection.interest:
             connection.interest = want
@@ -988,10 +998,10 @@ class Sockets:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def adopt(self, sock, facts):
+    def adopt(self, sock, facts, seals):
         """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        peer = self.links.adopt(sock, facts)
+        peer = self.links.adopt(sock, facts, seals)
         self.finish()
         return peer
 
@@ -1020,7 +1030,6 @@ class Sockets:
         self.finish()
 
     @cython.cfunc
-    @cython.exceptval(-1)
     def is_over_soft(self, connection: Connection) -> cython.int:
         if not 0 < self.soft_bytes < connection.owed:
             connection.over_soft_since = 0
@@ -1033,9 +1042,8 @@ class Sockets:
 
     def direct(self):
         rows: list = []
-        for each in self.directs.values():
-            row: Direct = cython.cast(Direct, each)
-            rows.append((row.name, row.calls, row.ns // 1000))
+        for row in self.directs.values():
+            rows.append((cython.cast(Direct, row).name, cython.cast(Direct, row).calls, cython.cast(Direct, row).ns // 1000))
         return rows
 
     def figures(self):
@@ -1059,8 +1067,7 @@ class Sockets:
         self.bytes_in = self.bytes_out = self.refused = self.longest_ns = 0
         self.links.reset()
         for each in self.directs.values():
-            row: Direct = cython.cast(Direct, each)
-            row.calls = row.ns = 0
+            cython.cast(Direct, each).calls = cython.cast(Direct, each).ns = 0
 
     def describe(self, session):
         handle = session.handle

@@ -14,11 +14,24 @@ from cython.cimports.libc.stdlib import free, malloc
 from cython.cimports.libc.string import memcpy, memmove, memset
 
 from holdfast.shell import bounds
+from holdfast.shell.seal import FORGED, NONCE_BYTES, TAG_BYTES, InvalidTag
 from holdfast.wire import bus
 
 LINK_READ_BYTES = cython.declare(cython.Py_ssize_t, bounds.LINK_READ_BYTES)
 LINK_CHUNK_BYTES = cython.declare(cython.Py_ssize_t, bounds.LINK_CHUNK_BYTES)
-FRAME_BYTES_MAX = cython.declare(cython.Py_ssize_t, bus.FRAME_BYTES_MAX)
+SEALED_BYTES_MAX = cython.declare(cython.Py_ssize_t, bus.FRAME_BYTES_MAX + TAG_BYTES)
+NONCE = cython.declare(cython.Py_ssize_t, NONCE_BYTES)
+
+
+@cython.cfunc
+def nonce(number: cython.ulonglong) -> bytes:
+    made: bytes = PyBytes_FromStringAndSize(cython.NULL, NONCE)
+    p: cython.p_char = PyBytes_AS_STRING(made)
+    k: cython.Py_ssize_t
+    for k in range(NONCE):
+        p[k] = number & 255
+        number >>= 8
+    return made
 
 
 @cython.final
@@ -28,6 +41,10 @@ class Link:
 
     sock: object
     peer: object
+    encrypt: object
+    decrypt: object
+    said: cython.ulonglong       # frames so far
+    heard: cython.ulonglong
     fd: cython.int
     buf: cython.p_uchar          # frames that arrived, the last one perhaps in part
     have: cython.Py_ssize_t
@@ -41,9 +58,11 @@ class Link:
     is_open: cython.bint
     is_dirty: cython.bint
 
-    def __init__(self, sock, peer):
+    def __init__(self, sock, peer, seals):
         self.sock = sock
         self.peer = peer
+        self.encrypt = seals.out.encrypt
+        self.decrypt = seals.into.decrypt
         self.fd = sock.fileno()
         self.chunks = []
         self.is_open = True
@@ -73,6 +92,7 @@ class Links:
     bytes_max: cython.Py_ssize_t
     bytes_in: cython.longlong
     bytes_out: cython.longlong
+    forged: cython.longlong
 
     def __init__(self, node, epfd: cython.int):
         self.node = node
@@ -100,7 +120,7 @@ class Links:
 
     # -- coming and going ----------------------------------------------------------------------------------
 
-    def adopt(self, sock, facts):
+    def adopt(self, sock, facts, seals):
         """Take over a handshaken connection; an older link with the same node ends. None: the node wants none."""
         link: Link
         known = self.node.by_id.get(facts.node_id)
@@ -110,7 +130,7 @@ class Links:
         if peer is None:
             sock.close()
         else:
-            link = Link(sock, peer)
+            link = Link(sock, peer, seals)
             self.by_fd[link.fd] = self.by_peer[peer] = link
             self.control(link.fd, EPOLL_CTL_ADD, link.interest)
         return peer
@@ -186,7 +206,7 @@ class Links:
         size: cython.Py_ssize_t
         while end - at >= 4:
             size = p[at] | p[at + 1] << 8 | p[at + 2] << 16 | cython.cast(cython.Py_ssize_t, p[at + 3]) << 24
-            if size > FRAME_BYTES_MAX:
+            if size > SEALED_BYTES_MAX:
                 self.close(link, "a frame longer than any")
                 return 0
             if end - at - 4 < size:
@@ -207,8 +227,15 @@ class Links:
 
     @cython.cfunc
     @cython.exceptval(-1)
-    def frame(self, link: Link, data: bytes) -> cython.int:
+    def frame(self, link: Link, sealed: bytes) -> cython.int:
         is_good: cython.bint
+        try:
+            data = link.decrypt(nonce(link.heard), sealed, None)
+        except InvalidTag:
+            self.forged += 1
+            self.close(link, FORGED)
+            return 0
+        link.heard += 1
         try:
             is_good = self.take_frame(link.peer, data) is True
         except Exception:
@@ -235,7 +262,8 @@ class Links:
             if found is None:
                 continue
             link: Link = cython.cast(Link, found)
-            data = each
+            data = link.encrypt(nonce(link.said), each, None)
+            link.said += 1
             n = len(data)
             chunk = PyBytes_FromStringAndSize(cython.NULL, 4 + n if n < LINK_CHUNK_BYTES else 4)
             p = PyBytes_AS_STRING(chunk)
@@ -335,6 +363,7 @@ class Links:
             "bus_net_input_bytes": self.bytes_in,
             "bus_net_output_bytes": self.bytes_out,
             "bus_biggest_send_buffer": most,
+            "bus_frames_refused": self.forged,
         }
 
     def reset(self):

@@ -16,7 +16,6 @@ connection with a `write` and a `close` in place of a file descriptor.
 from __future__ import annotations
 
 import contextlib
-import errno
 import select
 import socket
 import time
@@ -26,31 +25,32 @@ from typing import Any, Protocol
 from holdfast.core.node import Node
 from holdfast.core.peers import Peer, PeerFacts
 from holdfast.core.session import Session
+from holdfast.shell import strangers
 from holdfast.shell.bounds import (
     ACCEPTS_PER_ROUND,
     EVENTS_PER_ROUND,
     HELD_INPUT_MAX,
     LINGER_MS,
+    NO_DESCRIPTORS,
     OUTPUT_HIGH_WATER,
     READ_BYTES,
     ROUNDS_PER_STEP,
     STRANGER_MS,
 )
+from holdfast.shell.listening import address_text
 from holdfast.shell.plain_links import Links
+from holdfast.shell.seal import Seals
 from holdfast.wire.resp import BULK_BYTES_FLOOR, ProtocolError, Requests
 
 # Linux's numbers, so that the names exist where epoll does not and connections come in by attach() only.
 EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x4, 0x8, 0x10, 0x2000
-
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-MULTIPLEXING_API = "epoll"
 
 
 class Transport(Protocol):
     """What a connection needs of anything that isn't a socket of our own."""
 
     def write(self, data: bytes) -> None: ...
+    def hold(self, is_full: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -95,6 +95,8 @@ class Sockets:
         self.wake = 0
         self.now = 0
         self.maxclients = 10000
+        self.reserved = 0  # connections above maxclients, to log in by
+        self.strangers = strangers.Strangers()
         self.keepalive_s = 0
         self.idle_ms = 0
         self.command_ms = 30_000
@@ -121,6 +123,10 @@ class Sockets:
         for connection in [*self.connections.values(), *self.attached]:
             connection.requests.bulk_bytes_max = self.bulk_bytes_max
             connection.requests.command_bytes_max = self.command_bytes_max
+
+    def reserve(self, count: int) -> None:
+        """So many connections above maxclients, for those who have yet to log in (guard.py)."""
+        self.reserved = count
 
     def fileno(self) -> int:
         assert self.poll is not None
@@ -225,11 +231,11 @@ class Sockets:
             try:
                 sock, address = listener.accept()
             except OSError as error:
-                if error.errno in NO_DESCRIPTORS:
+                if error.errno in NO_DESCRIPTORS and not self.strangers.make_room():
                     self.listen_later(listener)
                 return  # none left, or gone again already
             sock.setblocking(False)
-            if len(self.connections) + len(self.attached) >= self.maxclients:
+            if self.is_full():
                 self.refuse(sock)
                 continue
             set_options(sock, self.keepalive_s)
@@ -249,6 +255,19 @@ class Sockets:
             self.poll.register(listener.fileno(), EPOLLIN)
         self.deferred.clear()
 
+    def is_full(self) -> bool:
+        """Whether there is no place for one more. A stranger gives its place up."""
+        count = len(self.connections) + len(self.attached)
+        return count >= self.maxclients + self.reserved and not self.strangers.make_room()
+
+    def drop(self, session: Session) -> None:
+        """A stranger has to go: there are too many."""
+        connection = session.handle
+        if isinstance(connection, Connection) and connection.is_open:
+            self.owe(connection, b"-%b\r\n" % strangers.TRY_AGAIN.encode())
+            self.send(connection)
+            self.close(connection)
+
     def refuse(self, sock: socket.socket) -> None:
         self.refused += 1
         with contextlib.suppress(OSError):
@@ -261,11 +280,13 @@ class Sockets:
         connection.requests.bulk_bytes_max = self.bulk_bytes_max
         connection.requests.command_bytes_max = self.command_bytes_max
         session.handle = connection
+        if not session.is_trusted:
+            self.strangers.arrive(session.number, address, lambda: self.drop(session))
         return connection
 
     def attach(self, transport: Transport, address: str) -> Connection | None:
         """A connection by some other transport; None if there are too many."""
-        if len(self.connections) + len(self.attached) >= self.maxclients:
+        if self.is_full():
             self.refused += 1
             return None
         self.look_at_clock()
@@ -294,6 +315,7 @@ class Sockets:
         connection.chunks.clear()
         connection.owed = 0
         self.is_unsettled = True
+        self.strangers.leave(connection.session.number)
         self.node.disconnect(connection.session)
         if connection.sock is not None:
             assert self.poll is not None
@@ -344,7 +366,7 @@ class Sockets:
         if not what & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
             return
         try:
-            data = connection.sock.recv(READ_BYTES)
+            data = connection.sock.recv(READ_BYTES if connection.session.is_trusted else strangers.READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -364,6 +386,8 @@ class Sockets:
         self.run(connection)
         if connection.is_open:
             self.watch(connection)
+            if not connection.session.is_trusted:
+                self.strangers.holds(connection.session.number, connection.requests.held())
 
     def run(self, connection: Connection) -> None:
         """Run the commands that are here, until one must wait, or the client is owed too much."""
@@ -467,12 +491,14 @@ class Sockets:
 
     def watch(self, connection: Connection) -> None:
         """Tell epoll what we wait for from this client."""
-        if connection.sock is None:
+        most = HELD_INPUT_MAX if connection.session.is_trusted else strangers.HELD_BYTES_MAX
+        is_full = connection.is_held and connection.requests.waiting() > most
+        if connection.transport is not None:
+            connection.transport.hold(is_full)
             return
         want = EPOLLRDHUP
         if connection.owed > 0:
             want |= EPOLLOUT
-        is_full = connection.is_held and connection.requests.waiting() > HELD_INPUT_MAX
         if connection.is_deaf or not (is_full or connection.owed >= OUTPUT_HIGH_WATER):
             want |= EPOLLIN
         if want != connection.interest:
@@ -488,10 +514,10 @@ class Sockets:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
+    def adopt(self, sock: socket.socket, facts: PeerFacts, seals: Seals) -> Peer | None:
         """Take over a handshaken connection with a node, as a turn of its own. None: the node wants none."""
         self.look_at_clock()
-        peer = self.links.adopt(sock, facts)
+        peer = self.links.adopt(sock, facts, seals)
         self.finish()
         return peer
 
@@ -568,13 +594,3 @@ def set_options(sock: socket.socket, keepalive_s: int) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(keepalive_s, 32767))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(max(1, keepalive_s // 3), 32767))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-
-
-def address_text(sock: socket.socket, address: Any) -> str:
-    """How CLIENT LIST shows where a client is."""
-    if isinstance(address, tuple):
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        return f"{host}:{address[1]}"
-    return f"unix:{sock.fileno()}"
-
-

@@ -1,9 +1,9 @@
 """Links with other nodes, in plain Python: frames in, frames out. The twin of native_links.py.
 
-bus.py makes a connection and proves who is there; adopt() takes it over. On it travel frames, each behind its
-length as four bytes, little-endian. Many frames of a turn leave in one call, from where they lie. A link ends as
-a whole: bytes that are no frame, a peer that reads too slowly, a broken socket; never is a frame left out of the
-middle, because what follows it would be believed.
+bus.py makes a connection and proves who is there; adopt() takes it over. On it travel frames, each sealed (seal.py)
+and behind its length as four bytes, little-endian. Many frames of a turn leave in one call, from where they lie. A link
+ends as a whole: bytes that are no frame, a seal that does not open, a peer that reads too slowly, a broken socket;
+never is a frame left out of the middle, because what follows it would be believed.
 
 The descriptors are in the epoll set of the clients, and plain.py says when: a turn is described there.
 """
@@ -19,6 +19,7 @@ from traceback import format_exc
 from holdfast.core.node import Node
 from holdfast.core.peers import Peer, PeerFacts
 from holdfast.shell.bounds import LINK_CHUNK_BYTES, LINK_CHUNKS_PER_SEND, LINK_READ_BYTES
+from holdfast.shell.seal import FORGED, TAG_BYTES, InvalidTag, Seals, nonce
 from holdfast.wire.bus import FRAME_BYTES_MAX
 
 # Linux's numbers, as in plain.py.
@@ -28,10 +29,12 @@ EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x4, 0x8, 0x10, 0x2000
 class Link:
     """A connection with another node, handshaken: frames both ways."""
 
-    def __init__(self, sock: socket.socket, peer: Peer) -> None:
+    def __init__(self, sock: socket.socket, peer: Peer, seals: Seals) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.peer = peer
+        self.seals = seals
+        self.said = self.heard = 0  # frames so far
         self.buf = bytearray()  # frames that arrived, the last one perhaps in part
         self.whole = bytearray()  # or a frame too long for that, being filled
         self.filled = 0
@@ -54,13 +57,14 @@ class Links:
         self.on_lost: Callable[[Peer, str], None] = lambda peer, why: None
         self.bytes_max = 256 * 1024 * 1024
         self.bytes_in = self.bytes_out = 0
+        self.forged = 0
 
     def configure(self, send_bytes: int) -> None:
         self.bytes_max = send_bytes
 
     # -- coming and going ----------------------------------------------------------------------------------
 
-    def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
+    def adopt(self, sock: socket.socket, facts: PeerFacts, seals: Seals) -> Peer | None:
         """Take over a handshaken connection; an older link with the same node ends. None: the node wants none."""
         assert self.poll is not None
         known = self.node.by_id.get(facts.node_id)
@@ -70,7 +74,7 @@ class Links:
         if peer is None:
             sock.close()
         else:
-            link = Link(sock, peer)
+            link = Link(sock, peer, seals)
             self.by_fd[link.fd] = self.by_peer[peer] = link
             self.poll.register(link.fd, link.interest)
         return peer
@@ -140,7 +144,7 @@ class Links:
         at, end = 0, len(buf)
         while end - at >= 4:
             size = int.from_bytes(buf[at:at + 4], "little")
-            if size > FRAME_BYTES_MAX:
+            if size > FRAME_BYTES_MAX + TAG_BYTES:
                 self.close(link, "a frame longer than any")
                 return
             if end - at - 4 < size:
@@ -156,7 +160,14 @@ class Links:
                 return
         del buf[:at]
 
-    def frame(self, link: Link, data: bytes) -> bool:
+    def frame(self, link: Link, sealed: bytes) -> bool:
+        try:
+            data = link.seals.into.decrypt(nonce(link.heard), sealed, None)
+        except InvalidTag:
+            self.forged += 1
+            self.close(link, FORGED)
+            return False
+        link.heard += 1
         try:
             is_good = self.node.frame(link.peer, data)
         except Exception:
@@ -172,10 +183,12 @@ class Links:
     def make_frames(self) -> None:
         """What the node has to say to its peers in this turn. It leaves with send_all."""
         self.node.flush()
-        for peer, data in self.frames:
+        for peer, frame in self.frames:
             link = self.by_peer.get(peer)
             if link is None:
                 continue
+            data = link.seals.out.encrypt(nonce(link.said), frame, None)
+            link.said += 1
             head = len(data).to_bytes(4, "little")
             if len(data) < LINK_CHUNK_BYTES:
                 link.chunks.append(head + data)
@@ -231,6 +244,7 @@ class Links:
             "bus_net_input_bytes": self.bytes_in,
             "bus_net_output_bytes": self.bytes_out,
             "bus_biggest_send_buffer": max((link.owed for link in self.by_fd.values()), default=0),
+            "bus_frames_refused": self.forged,
         }
 
     def reset(self) -> None:

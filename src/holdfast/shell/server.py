@@ -14,17 +14,15 @@ import logging
 import os
 import platform
 import resource
-import secrets
 import signal
 import socket
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast import form
-from holdfast.core import effects, membership, past, peers
+from holdfast.core import effects, membership, past
 from holdfast.core.config import SETTINGS
 from holdfast.core.direct import Direct
 from holdfast.core.limits import NEVER
@@ -33,15 +31,17 @@ from holdfast.core.peers import Peer, PeerFacts
 from holdfast.core.session import Session
 from holdfast.core.version import VERSION
 from holdfast.shell import clock
-from holdfast.shell.bus import BUS_PORT_OFFSET, Bus, Place, check_bus_port, read_join
+from holdfast.shell.bus import Bus, check_bus_port
+from holdfast.shell.bus_door import BusDoor
 from holdfast.shell.cores import Siblings
 from holdfast.shell.figures import CollectorPauses, Rates, calm_collector, disk_facts, resident_bytes
 from holdfast.shell.guard import Guard
-from holdfast.shell.handshake import WORD, Hello
 from holdfast.shell.keeping import Keeping
-from holdfast.shell.listening import bind, bind_unix, host_id, is_loopback, is_there, only_address
-from holdfast.shell.metrics import Metrics
+from holdfast.shell.listening import bind, bind_unix, is_loopback, is_there
+from holdfast.shell.metrics import Metrics, read_token
+from holdfast.shell.seal import Seals
 from holdfast.shell.settings import LOG_LEVELS, Settings, SettingsError
+from holdfast.shell.strangers import ADMIN_SLOTS
 
 log = logging.getLogger("holdfast")
 
@@ -53,8 +53,8 @@ COLLECT_ALL_JOBS_MAX = 100_000
 
 COLLECT_ALL_S = 60
 
-DESCRIPTORS_SPARE = 32
-"""File descriptors for everything but clients."""
+DESCRIPTORS_SPARE = 32 + ADMIN_SLOTS
+"""File descriptors for everything but clients, and for admins where clients are too many."""
 
 
 class Server:
@@ -94,10 +94,9 @@ class Server:
         self.siblings: Siblings | None = None
         self.control = control
         self.bus: Bus | None = None
-        self.bus_port = 0
         self.is_port_given = self.port != 0
         self.saved_nodes = ""
-        self.joins = {text: self.read_join(text) for text in self.config.text("join").split()}
+        self.door = BusDoor(self)
         self.make_room_for_clients()
         self.apply_settings()
 
@@ -115,8 +114,10 @@ class Server:
         self.loop.add_signal_handler(signal.SIGHUP, self.reload)
         calm_collector()
         self.remember_nodes()
+        self.door.decide()
+        self.door.check_names()
         await self.load()
-        self.bus = self.open_bus()
+        self.bus = self.door.open()
         if self.metrics is not None:
             self.metrics.tick()
         if self.control >= 0:
@@ -155,7 +156,7 @@ class Server:
         port = self.config.number("metrics-port")
         if port == 0:
             return None
-        metrics = Metrics(self, self.config.text("bind").split()[0], port + self.core)
+        metrics = Metrics(self, self.config.text("metrics-bind"), port + self.core, read_token(self.config))
         log.info("metrics on port %d", metrics.port)
         return metrics
 
@@ -251,6 +252,7 @@ class Server:
             fresh = Settings(self.settings.said, self.settings.file, environ={})
         except SettingsError as error:
             log.error("settings not reloaded: %s", error)
+            self.door.fail(str(error))
             return
         changed = []
         for setting in SETTINGS:
@@ -263,11 +265,15 @@ class Server:
                     changed.append(setting.name)
                 else:
                     log.warning("the setting %s has changed in the file; it takes a restart", setting.name)
-        if fresh.secret != self.settings.secret:
-            log.warning("the cluster's secret has changed; it takes a restart")
         self.node.apply_settings()
         self.apply_settings()
         self.guard.reload()
+        try:
+            self.door.trouble = ""
+            self.guard.reload_certificate(fresh.config)
+            self.door.reload(fresh)
+        except SettingsError as error:
+            self.door.fail(str(error))
         log.info("settings reloaded: %s", ", ".join(changed) or "no setting has changed")
 
     def make_room_for_clients(self) -> None:
@@ -330,34 +336,6 @@ class Server:
 
     # -- other nodes ---------------------------------------------------------------------------------------
 
-    def open_bus(self) -> Bus:
-        """The door for other nodes, and the calls to those we know of."""
-        addresses = self.config.text("bind").split()
-        secret = self.settings.secret
-        if not secret:
-            addresses = [address for address in addresses if is_loopback(address)] or ["127.0.0.1"]
-        listeners = self.bind_bus(addresses)
-        path = self.config.text("cluster-bus-unixsocket")
-        if path:
-            listeners.append(bind_unix(Path(path), "700", self.config.number("tcp-backlog")))
-        me = self.hello(path, addresses)
-        self.node.peers[0].facts = PeerFacts(
-            me.node_id, me.incarnation, self.config.text("announce-ip"), me.port, me.bus_port, me.host_id, me.zone
-        )
-        bus = Bus(me, secret, self.adopt, self.sockets.links.drop, partial(membership.met, self.node), self.refused_at,
-                  self.guard.to_nodes, self.guard.from_nodes)
-        self.sockets.links.on_lost = bus.lost
-        bus.is_heard = partial(peers.is_heard, self.node)
-        bus.is_stalled = partial(membership.is_stalled, self.node)
-        for listener in listeners:
-            bus.listen(listener)
-        for text, place in self.joins.items():
-            membership.invite(self.node, str(place).encode(), text.partition("@")[0], NEVER)
-        if len(self.node.peers) > 1:
-            self.node.alarms.at_latest(self.node.beat, self.node.now)
-        log.info("bus on %s:%d%s", addresses[0], self.bus_port, "" if secret else ", for nodes of this machine only")
-        return bus
-
     def remember_nodes(self) -> None:
         """Nodes that were members when this one last ran still are, whatever has become of the journal."""
         for node_id, host, port, bus_port in self.settings.known_nodes():
@@ -366,46 +344,8 @@ class Server:
                 if peer is not None:
                     peer.is_member = True
 
-    def bind_bus(self, addresses: list[str]) -> list[socket.socket]:
-        """Where others look for it: port + 10000, unless it was said otherwise, or the system chose a higher port."""
-        backlog = self.config.number("tcp-backlog")
-        port = self.config.number("cluster-bus-port")
-        usual = self.port + BUS_PORT_OFFSET
-        listeners = []
-        if port == 0 and usual <= 65535:
-            try:
-                listeners.append(bind(addresses[0], usual, backlog))
-            except SettingsError as error:
-                if self.is_port_given:
-                    raise SettingsError(f"{error}. Other nodes are met there: see cluster-bus-port") from None
-        if not listeners:
-            listeners.append(bind(addresses[0], port, backlog))
-        self.bus_port = listeners[0].getsockname()[1]
-        listeners += [bind(address, self.bus_port, backlog) for address in addresses[1:]]
-        return listeners
-
-    def hello(self, path: str, addresses: list[str]) -> Hello:
-        """How this node introduces itself to others: at the one address its bus is on, not the one it calls from."""
-        text, number = self.config.text, self.config.number
-        for name in ("announce-ip", "host-id", "zone"):
-            if WORD.fullmatch(text(name).encode()) is None or len(text(name)) > 255:
-                raise SettingsError(f"{name}: letters, digits and . _ : % + - only, and no more than 255 of them")
-        return Hello(
-            node_id=self.node.node_id, incarnation=self.node.incarnation, run=secrets.randbits(64),
-            port=number("announce-port") or self.port, bus_port=number("announce-bus-port") or self.bus_port,
-            host=text("announce-ip") or only_address(addresses), path=path,
-            host_id=(text("host-id") or host_id()).encode(), zone=text("zone").encode(),
-            has_secret=bool(self.settings.secret),
-        )
-
-    def read_join(self, text: str) -> Place:
-        place = read_join(text)
-        if place is None:
-            raise SettingsError(f"join: '{text}' is not host:port, host:port@busport, [address]:port or unix:/path")
-        return place
-
-    def adopt(self, sock: socket.socket, facts: PeerFacts) -> Peer | None:
-        peer: Peer | None = self.sockets.adopt(sock, facts)
+    def adopt(self, sock: socket.socket, facts: PeerFacts, seals: Seals) -> Peer | None:
+        peer: Peer | None = self.sockets.adopt(sock, facts, seals)
         self.step()
         self.save_nodes()
         return peer
@@ -510,7 +450,9 @@ class Server:
             number("max-body-bytes"), number("max-command-bytes"), int(hard), int(soft), int(seconds) * 1000,
         )
         self.sockets.links.configure(number("cluster-send-buffer"))
+        self.guard.apply_settings()
         self.keeping.apply_settings()
+        self.door.note_guard()
         log.setLevel(LOG_LEVELS[self.config.text("loglevel")])
 
     def log_notices(self) -> None:
@@ -522,7 +464,7 @@ class Server:
     def log_faults(self) -> None:
         for fault in self.node.faults:
             self.fault_count += 1
-            log.error("a fault in the machine:\n%s", fault)
+            log.error("a fault in the machine: %s", " | ".join(fault.splitlines()))
         self.node.faults.clear()
 
     # -- the node's meter ----------------------------------------------------------------------------------
@@ -545,6 +487,8 @@ class Server:
             "used_cpu_user_children": f"{times.children_user:.2f}",
             "gc_longest_pause_usec": str(self.pauses.longest_ns // 1000),
             "faults": str(self.fault_count),
+            "bus_handshakes_refused": str(self.bus.refusals if self.bus is not None else 0),
+            "credentials_reload_failed": str(int(bool(self.door.trouble))),
             **self.rates.now(),
             **self.keeping.facts(),
             **disk_facts(self.settings.dir),
@@ -564,6 +508,9 @@ class Server:
     def connection(self, session: Session) -> dict[str, int]:
         facts: dict[str, int] = self.sockets.describe(session)
         return facts
+
+    def why_alone(self) -> str:
+        return self.door.why_alone
 
     def are_siblings_safe(self) -> bool:
         return self.siblings is None or self.siblings.are_safe()

@@ -25,14 +25,13 @@ from holdfast.core.config import BY_NAME, BadSetting, Config
 from holdfast.journal import identity
 from holdfast.journal.folder import JournalError
 from holdfast.journal.lock import lock, unlock
-from holdfast.shell import clock
+from holdfast.shell import clock, cluster_secret
 
 log = logging.getLogger("holdfast")
 
 SAVED = "settings.toml"
 NODES = "nodes"
 NODE_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9._:%-]+) ([0-9]{1,5}) ([0-9]{1,5})")
-SECRET_BYTES_MAX = 4096
 HIDDEN = "(hidden)"
 PREFIX = "HOLDFAST_"
 LOG_LEVELS = {
@@ -44,6 +43,10 @@ NOT_SETTINGS = {"HOLDFAST_PURE", "HOLDFAST_COMPILE", "HOLDFAST_OPT", "HOLDFAST_S
 
 class SettingsError(Exception):
     """Settings that cannot be used; the message is for the person who started the node."""
+
+
+class SecretError(SettingsError):
+    """The cluster's secret cannot be used, or read."""
 
 
 def variable(name: str) -> str:
@@ -107,26 +110,20 @@ class Settings:
                 self.config.set(name, value)
             except BadSetting as error:
                 raise SettingsError(f"{name}: {error} ({source})") from None
-        self.secret = self.take_secret()
+        self.secrets = self.take_secrets()
 
-    def take_secret(self) -> bytes:
-        """The cluster's secret; empty: none."""
+    def take_secrets(self) -> tuple[bytes, ...]:
+        """The cluster's secrets, the newest first; empty: none was given."""
         text, path = self.config.text("cluster-secret"), self.config.text("cluster-secret-file")
         if text and path:
             raise SettingsError("both cluster-secret and cluster-secret-file are set; one is enough")
-        if text:
-            self.config.set("cluster-secret", HIDDEN)
-            return text.encode("utf-8", "surrogateescape")
-        if not path:
-            return b""
         try:
-            with open(path, "rb") as file:
-                secret = file.read(SECRET_BYTES_MAX + 1).strip()
-        except OSError as error:
-            raise SettingsError(f"cannot read the cluster-secret-file {path}: {error.strerror}") from None
-        if not secret or len(secret) > SECRET_BYTES_MAX:
-            raise SettingsError(f"the cluster-secret-file {path} holds nothing, or more than {SECRET_BYTES_MAX} bytes")
-        return secret
+            if text:
+                self.config.set("cluster-secret", HIDDEN)
+                return (cluster_secret.checked(text.encode("utf-8", "surrogateescape"), "cluster-secret"),)
+            return cluster_secret.read_file(path) if path else ()
+        except cluster_secret.BadSecret as error:
+            raise SecretError(str(error)) from None
 
     def save(self) -> None:
         """Keep what CONFIG SET has changed, so that it holds after a restart. Raises SettingsError."""

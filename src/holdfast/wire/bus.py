@@ -1,6 +1,6 @@
 """What nodes say to each other: frames of messages, little-endian, no padding.
 
-    frame     seq u64 · ack u64 · time i64 · message*   (the shell puts a u32 length before it on a socket)
+    frame     seq u64 · ack u64 · time i64 · message*   (the shell seals it and puts a u32 length before it)
     message   type u8 · fields as below
 
 `seq` counts the frames of one link epoch from 1; `ack` says up to which frame of the other side we have done
@@ -26,7 +26,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Said in the handshake; nodes of another version are turned away with words."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024

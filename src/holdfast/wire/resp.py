@@ -25,6 +25,7 @@ BULK_BYTES_FLOOR: Final = 64 * 1024
 """No single argument is refused below this, however small max-body-bytes is set: queue names, passwords."""
 
 BAD_LINE: Final = b"too big inline request"
+BAD_BYTES: Final = b"a line has bytes in it that nobody types"
 BAD_QUOTES: Final = b"unbalanced quotes in request"
 BAD_COUNT_LINE: Final = b"too big mbulk count string"
 BAD_COUNT: Final = b"invalid multibulk length"
@@ -34,6 +35,9 @@ BAD_STRANGER_COUNT: Final = b"unauthenticated multibulk length"
 BAD_STRANGER_LENGTH: Final = b"unauthenticated bulk length"
 TOO_LONG_ARGUMENT: Final = b"an argument is longer than the setting max-body-bytes allows"
 TOO_LONG_COMMAND: Final = b"a command is longer than the setting max-command-bytes allows"
+
+LINE_FAULTS: Final = {-1: BAD_LINE, -2: BAD_QUOTES, -4: BAD_BYTES}
+"""What native.py's run_line says is wrong."""
 
 
 class ProtocolError(Exception):
@@ -84,6 +88,10 @@ class Requests:
     def waiting(self) -> int:
         """Bytes that are here and have not been looked at."""
         return self.have - self.pos
+
+    def held(self) -> int:
+        """Bytes that are kept here: those not looked at, and the arguments of a command that is not complete."""
+        return self.have - self.pos + (self.size if self.left > 0 else 0)
 
     def is_partial(self) -> bool:
         """A command has begun and is not all there."""
@@ -136,7 +144,7 @@ class Requests:
             return False
         argv = split_line(data[self.pos:end])
         if argv is None:
-            raise ProtocolError(BAD_QUOTES)
+            raise ProtocolError(BAD_QUOTES if is_typed(data[self.pos:end]) else BAD_BYTES)
         self.pos = end + 1
         self.argv = argv
         self.left = 0
@@ -207,8 +215,23 @@ ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # \n \r \t \b \a
 SPACES: Final = b" \t\r\n\v\f\x00"
 
 
+UNTYPED: Final = frozenset([*range(1, 9), *range(14, 32), 127])
+
+
+def is_typed(line: bytes) -> bool:
+    """Whether somebody may have typed this line. The first bytes of a TLS handshake nobody has: it can be made to hold
+    a whole command further on, by a server that a browser or another program of the victim's connects to."""
+    for c in line:
+        if c in UNTYPED:
+            return False
+    return True
+
+
 def split_line(line: bytes) -> list[bytes] | None:
-    """The words of a line: "double quotes" with escapes, 'single quotes' without; None if they don't match."""
+    """The words of a line: "double quotes" with escapes, 'single quotes' without; None if they don't match, or if
+    nobody can have typed it."""
+    if not is_typed(line):
+        return None
     words: list[bytes] = []
     i = 0
     n = len(line)

@@ -112,7 +112,7 @@ class Tenant(Member):
         self.host = address
         self.launcher = room.enter
         self.settings = {
-            **IN_MEMORY, **settings, "bind": address, "protected-mode": "no", "cluster-secret": "netns",
+            **IN_MEMORY, **settings, "bind": address, "protected-mode": "no", "cluster-secret": "the secret of netns",
             "host-id": f"host{self.number}",
         }
         self.skew = self.folder / "skew"

@@ -12,7 +12,7 @@ from holdfast.cli.main import SECTIONS, main
 from holdfast.cli.where import VARIABLE
 
 RUN = CliRunner()
-SPEAK_TO_NO_NODE = {"up", "node", "worker", "journal", "users", "promote", "completion", "help", "pipeline"}
+SPEAK_TO_NO_NODE = {"up", "node", "worker", "journal", "secret", "users", "promote", "completion", "help", "pipeline"}
 """They start something, look into files, or name both ends themselves; a worker's place is that of its app."""
 
 

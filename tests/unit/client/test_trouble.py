@@ -78,6 +78,10 @@ ROWS = [
      seen(nodes=(node(cluster={"cluster_other_node_timeouts": "1"}),))),
     ("clock", BAD, "the clock of node bbbbbbbb is 60 s ahead of that of the others",
      seen(nodes=(node(A), node(B, ahead=60), node(C, ahead=0.2)))),
+    ("credentials-unread", BAD, "node aaaaaaaa could not read its secret or certificate again",
+     seen(nodes=(node(credentials_reload_failed="1"),))),
+    ("frames-changed", BAD, "2 frames of other nodes changed on the way to node aaaaaaaa",
+     seen(nodes=(node(bus_frames_refused="2"),))),
     ("faults", BAD, "the node aaaaaaaa met 1 fault", seen(nodes=(node(faults="1"),))),
 ]
 

@@ -1,7 +1,6 @@
 """Commands about the connection itself: who am I, which protocol, who else is here."""
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING
 
 from librt.strings import BytesWriter
@@ -11,7 +10,7 @@ from holdfast.core import errors, users, waiting
 from holdfast.core.commands.cluster import write_hello
 from holdfast.core.effects import KILL, Request
 from holdfast.core.errors import BadRequest
-from holdfast.core.limits import CLIENT_NAME_BYTES_MAX
+from holdfast.core.limits import CLIENT_NAME_BYTES_MAX, PAUSE_MS_MAX
 from holdfast.core.parse import integer, timeout_ms, value_of
 from holdfast.core.reply import write_array, write_bulk, write_error, write_int, write_map, write_null
 from holdfast.core.session import NOTHING, REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Session
@@ -27,46 +26,23 @@ def auth(node: Node, session: Session, argv: list[bytes]) -> None:
         raise BadRequest(errors.SYNTAX)
     if not users.are_asked_for(node):
         raise BadRequest(errors.NO_PASSWORD)
-    name = argv[1] if len(argv) == 3 else b"default"
-    if is_for_users(node, name):
-        users.ask(node, session, name, argv[-1], [])
-        return
-    if not is_right(node, name, argv[-1]):
-        raise BadRequest(errors.WRONG_PASS if len(argv) == 3 else errors.BAD_PASSWORD)
-    trust(session)
-    node.out.write(b"+OK\r\n")
+    name = argv[1] if len(argv) == 3 else users.DEFAULT
+    users.ask(node, session, name, argv[-1], argv)
 
 
-def is_for_users(node: Node, name: bytes) -> bool:
-    """Whether a name is to be looked up among the users. `default` is the one whose secret is requirepass."""
-    return len(node.users) > 0 and (name != b"default" or not node.config.text("requirepass"))
-
-
-def logged_in(node: Node, session: Session, name: bytes, is_right: bool) -> None:
+def logged_in(node: Node, session: Session, name: bytes, verdict: i64) -> None:
     """The shell has found out whether the secret that a session gave is the user's."""
+    refusal = users.verified(node, session, name, verdict)
     greeting = session.greeting
     session.greeting = []
-    refusal = users.verified(node, session, name, is_right)
     reply = BytesWriter()
     if refusal:
         write_error(reply, refusal)
-    elif greeting:
+    elif greeting[0].upper() == b"HELLO":
         welcome(reply, session, greeting)
     else:
         reply.write(b"+OK\r\n")
     node.answer(session, reply.getvalue())
-
-
-def is_right(node: Node, user: bytes, password: bytes) -> bool:
-    wanted = node.config.text("requirepass").encode("utf-8", "surrogateescape")
-    return hmac.compare_digest(wanted, password) and user == b"default"
-
-
-def trust(session: Session) -> None:
-    session.is_trusted = True
-    session.user = b""
-    session.rights = None
-    session.settle()
 
 
 def hello(node: Node, session: Session, argv: list[bytes]) -> None:
@@ -99,13 +75,8 @@ def hello(node: Node, session: Session, argv: list[bytes]) -> None:
         else:
             raise BadRequest(b"ERR Syntax error in HELLO option '%b'" % errors.printable(argv[i]))
     if user and users.are_asked_for(node):
-        if is_for_users(node, user):
-            users.ask(node, session, user, secret, argv)
-            return
-        if not is_right(node, user, secret):
-            raise BadRequest(errors.WRONG_PASS)
-        is_known = True
-        trust(session)
+        users.ask(node, session, user, secret, argv)
+        return
     if not is_known and not user:
         raise BadRequest(
             b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
@@ -193,10 +164,15 @@ def client(node: Node, session: Session, argv: list[bytes]) -> None:
     elif word == b"REPLY" and n == 3:
         set_replies(node, session, argv[2].lower())
     elif word == b"PAUSE" and n in (3, 4):
-        pause_clients(node, timeout_ms(argv[2]))
+        ms = timeout_ms(argv[2])
+        if ms > PAUSE_MS_MAX:
+            raise BadRequest(errors.PAUSE_RANGE)
+        pause_clients(node, ms)
         out.write(b"+OK\r\n")
     elif word == b"UNPAUSE" and n == 2:
-        out.write(b"+OK\r\n")  # only reached when nothing is paused
+        out.write(b"+OK\r\n")
+        if node.paused_until != 0:
+            waiting.resume_clients(node)
     elif word == b"KILL" and n >= 3:
         kill(node, session, argv)
     elif word in (b"NO-EVICT", b"NO-TOUCH") and n == 3:
@@ -214,14 +190,19 @@ def describe(node: Node, session: Session) -> bytes:
     facts = node.meter.connection(session)
     line = (
         f"id={session.number} addr={session.address} fd={facts.get('fd', -1)} "
-        f"name={session.name.decode('ascii')} age={(node.now - session.connected) // 1000} "
+        f"name={session.name.decode('ascii', 'replace')} age={(node.now - session.connected) // 1000} "
         f"idle={(node.now - session.used) // 1000} flags={flags or 'N'} qbuf={facts.get('qbuf', 0)} "
         f"qbuf-free={facts.get('qbuf-free', 0)} obl={facts.get('obl', 0)} oll={facts.get('oll', 0)} "
         f"omem={facts.get('omem', 0)} events=r cmd={session.last_command.decode('ascii').lower()} "
-        f"user=default resp={3 if session.is_resp3 else 2} "
+        f"user={user_shown(session)} resp={3 if session.is_resp3 else 2} "
         f"lib-name={session.lib_name.decode('ascii')} lib-ver={session.lib_version.decode('ascii')}\n"
     )
     return line.encode()
+
+
+def user_shown(session: Session) -> str:
+    """As whom it has logged in; names of users are letters, digits and . _ @ - only."""
+    return session.user.decode("ascii", "replace") if session.user else "default"
 
 
 def set_info(session: Session, name: bytes, value: bytes) -> None:
@@ -248,7 +229,7 @@ def set_replies(node: Node, session: Session, word: bytes) -> None:
 
 
 def pause_clients(node: Node, ms: i64) -> None:
-    """No command of anybody is run for that long."""
+    """No command of anybody is run for that long, but those of waiting.PASSES_PAUSE."""
     if ms > 0:
         node.paused_until = node.now + ms
         node.alarms.set(node.pause_end, node.paused_until)

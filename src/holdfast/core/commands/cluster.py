@@ -24,6 +24,7 @@ PRIORITY_NO_LINK: Final = 5
 PRIORITY_SUSPECT: Final = 10
 PRIORITY_FAILED: Final = 100
 BUS_PORT_OFFSET: Final = 10_000
+PORT_DIGITS_MAX: Final = 5
 HOST: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:%-")
 """What names and addresses of hosts are made of."""
 
@@ -157,6 +158,9 @@ def summary(node: Node) -> str:
 
 
 def meet(node: Node, argv: list[bytes]) -> None:
+    why_alone = node.meter.why_alone()
+    if why_alone:
+        raise BadRequest(b"ERR no other node can join this one: %b" % why_alone.encode())
     port = read_port(argv[3])
     bus_port = read_port(argv[4]) if len(argv) == 5 else port + BUS_PORT_OFFSET
     host = argv[2][1:-1] if argv[2].startswith(b"[") and argv[2].endswith(b"]") else argv[2]
@@ -169,7 +173,7 @@ def meet(node: Node, argv: list[bytes]) -> None:
 
 
 def read_port(text: bytes) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65536:
+    if len(text) > PORT_DIGITS_MAX or not text.isdigit() or not 0 < int(text) < 65536:
         raise BadRequest(b"ERR Invalid TCP port specified: %b" % errors.printable(text))
     return int(text)
 

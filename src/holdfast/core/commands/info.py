@@ -149,6 +149,7 @@ def stats(node: Node, process: dict[str, str]) -> Fields:
         process, "instantaneous_ops_per_sec", "total_net_input_bytes", "total_net_output_bytes",
         "instantaneous_input_kbps", "instantaneous_output_kbps", "rejected_connections", "latest_fork_usec",
         "gc_longest_pause_usec", "step_longest_usec", "faults",
+        "bus_frames_refused", "bus_handshakes_refused", "credentials_reload_failed",
     )
 
 

@@ -252,9 +252,8 @@ def getjob(node: Node, session: Session, argv: list[bytes]) -> None:
             check_queue_name(name)
         wanted = queues.queues_to_wait_on(node, names)
         waiting.wait_for_job(node, session, wanted, timeout, form, lease_ms, min(count, COUNT_MAX))
-        if len(node.peers) > 1:
-            for queue in wanted:
-                federate.announce(node, queue)
+        for queue in wanted:
+            federate.announce(node, queue)  # with no peer yet, too: one that is met while they wait is told then
 
 
 def take(node: Node, ready: list[Queue], count: i64) -> list[Job]:

@@ -20,7 +20,7 @@ from holdfast.core.job import (
     Job,
     Run,
 )
-from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_STEPS_PER_ITEM
+from holdfast.core.limits import NEVER, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, SCAN_FULL_MAX, SCAN_STEPS_PER_ITEM
 from holdfast.core.more import More
 from holdfast.core.parse import at_least, integer, no_option, value_of
 from holdfast.core.queue import Queue
@@ -125,10 +125,10 @@ class Scan:
         return True
 
     def items_most(self) -> int:
-        return NO_LIMIT if self.is_busyloop else min(self.count, SCAN_COUNT_MAX)
+        return NO_LIMIT if self.is_busyloop else min(self.count, SCAN_FULL_MAX if self.is_full else SCAN_COUNT_MAX)
 
     def steps_most(self) -> int:
-        return NO_LIMIT if self.is_busyloop else self.items_most() * SCAN_STEPS_PER_ITEM
+        return NO_LIMIT if self.is_busyloop else min(self.count, SCAN_COUNT_MAX) * SCAN_STEPS_PER_ITEM
 
     def takes_queue(self, node: Node, queue: Queue) -> bool:
         return not (
