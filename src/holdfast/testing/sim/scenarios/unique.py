@@ -176,7 +176,8 @@ def a_home_that_others_see_is_not_taken_over(new: New) -> None:
 @catches("stale-copy-believed")
 def a_stale_copy_is_not_believed(new: New) -> None:
     """D was away, and home to everything for itself, when the job was acknowledged. Back again it hands over what it
-    has to the next home, before it has heard of that."""
+    has to the next home, before it has heard of that. A has lost power: a process that ends is replaced at once, and
+    then the new home has already asked C about the job when D returns."""
     sim = new(nodes="ABCD", seed=326)
     key = unique_at(sim, "AB")
     first, _ = sim.add_keyed(at="A", unique=key, replicate=3, retry_s=60, holders="ACD", home="A")
@@ -184,7 +185,7 @@ def a_stale_copy_is_not_believed(new: New) -> None:
     sim.run_for(seconds=12)
     assert sim.consume_and_ack(at="A") == first
     sim.run_for(seconds=2)
-    sim.crash("A")
+    sim.crash("A", "power")
     late = sim.hold("C", "D", is_cut=True, is_both=True)
     sim.end_fault(cut)
     sim.run_for(seconds=15)
