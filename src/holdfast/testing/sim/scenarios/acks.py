@@ -399,6 +399,7 @@ def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None
     assert set(sim.copies(job)) == set("ABCD")
     for name in "BCD":
         sim.do(name, "PAUSE", "q", "in")  # so that none queues it, and tells the others of itself, before the ack
+        sim.kind.force_holders(sim.hosts[name].node, [sim.hosts["A"].node_id])  # nor heals with a copy at D
     sim.crash("A", "wipe")
     sim.restart("A")
     sim.run_for(seconds=5)
