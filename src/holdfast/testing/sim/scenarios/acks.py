@@ -142,12 +142,12 @@ def an_aborted_add_does_not_erase_an_ack(new: New) -> None:
 @catches("h5-abort-erases-ack")
 def an_abort_does_not_erase_who_else_has_it(new: New) -> None:
     """As above, but B gave its copy to D, which worked on it and is cut off when the ack comes to B. What B and C
-    say does not reach A before its link breaks. If its abort made them forget the ack, they would forget D with
-    it; D would queue the job again, and nobody would know better."""
+    say does not reach A before its link breaks; A's abort leaves before A takes the link for silent. If that abort
+    made them forget the ack, they would forget D with it; D would queue the job again, and nobody would know better."""
     sim = new(nodes="ABCD", seed=17)
     got = sim.wait_for_job(at="D")
     back = sim.hold("BCD", "A")
-    adding = sim.begin_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=2_000)
+    adding = sim.begin_add(at="A", replicate=3, retry_s=1, holders="ABC", timeout_ms=1_500)
     sim.run_for(seconds=0.1)
     (job,) = sim.views()["B"]
     sim.do("B", "ENQUEUE", job)  # of which A is asked, who does not answer
@@ -399,6 +399,7 @@ def a_holder_that_was_asked_late_is_known_to_those_asked_early(new: New) -> None
     assert set(sim.copies(job)) == set("ABCD")
     for name in "BCD":
         sim.do(name, "PAUSE", "q", "in")  # so that none queues it, and tells the others of itself, before the ack
+        sim.kind.force_holders(sim.hosts[name].node, [sim.hosts["A"].node_id])  # nor heals with a copy at D
     sim.crash("A", "wipe")
     sim.restart("A")
     sim.run_for(seconds=5)

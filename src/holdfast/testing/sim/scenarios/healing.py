@@ -32,16 +32,21 @@ def copies_are_brought_back_after_a_loss(new: New) -> None:
 
 @catches("old-life-counts", "unknown-holder-believed")
 def who_has_not_met_the_new_life_of_a_node_does_not_bring_back_the_old_one(new: New) -> None:
-    """B comes back with nothing and meets A and D, but not C. C's answer to A, who asks before it queues the job
-    again, still names B. Then D is lost: a copy is missing, and A must know."""
+    """B comes back with nothing and meets A and D, but not C; A brings the job back to three copies with one at D. C's
+    answer to A, which asks before it queues the job again, still names B. Then D is lost: a copy is missing, and A must
+    know."""
     sim = new(nodes="ABCD", seed=87, settings=QUICK)
     job = sim.add_job(at="A", replicate=3, retry_s=2, holders="ABC")
     assert sim.consume(at="A") == job
+    healer = sim.hosts["A"].node
+    sim.kind.force_holders(healer, [sim.hosts["D"].node_id])
     sim.cut("B", from_="C")
     sim.crash("B", "wipe")
     sim.run_for(seconds=1)
     sim.restart("B")
     sim.run_for(seconds=10)
+    assert "D" in sim.copies(job), f"healed elsewhere: {sim.copies(job)}"
+    sim.kind.force_holders(healer, None)
     sim.crash("D", "wipe")
     sim.run_for(seconds=20)
     assert set(sim.copies(job)) == set("ABC"), f"not healed: {sim.copies(job)}"
