@@ -369,7 +369,7 @@ def a_job_called_off_on_its_way_is_called_off_for_all(new: New) -> None:
     sim.run_for(seconds=0.1)
     assert got == [job]
     assert sim.under("call-off", job, "", at="B") == "cancelled"
-    sim.run_for(seconds=1)
+    sim.run_for(seconds=0.5)
     sim.end_fault(late)
     sim.run_for(seconds=10)
     assert [sim.wait_for_end(job, at=name)[0] for name in "ABC"] == ["deleted"] * 3, "taken for done"

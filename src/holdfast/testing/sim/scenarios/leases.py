@@ -1,8 +1,9 @@
 """Leases without a message per hand-out: who may queue a job again, and when."""
 from __future__ import annotations
 
+from holdfast.testing.sim.cluster import Cluster
 from holdfast.testing.sim.faults import Faults
-from holdfast.testing.sim.scenarios.scenario import New, catches, end_well
+from holdfast.testing.sim.scenarios.scenario import New, catches, end_well, node_of
 
 
 @catches("silence-is-permission")
@@ -322,3 +323,39 @@ def a_move_that_is_over_does_not_end_a_lease(new: New) -> None:
         assert sim.under("ack", job, token, at="A") == "1", "its worker had a minute"
         sim.consume_everything(queue="other")
         end_well(sim, job)
+
+
+@catches("old-idle-counts")
+def an_answer_to_an_earlier_question_gives_no_leave(new: New) -> None:
+    """The job waits at C, and B asks whether it may queue it. A has nothing against that, but its frames reach B after
+    three seconds. Meanwhile A gets the job from C, a worker takes it there, C dies, and B asks again: the first answer
+    of A arrives, and is not to this question."""
+    sim = new(nodes="ABC", seed=56)  # in the order of this job B comes before A
+    job = sim.add_job(at="C", replicate=3, retry_s=1)
+    slow = sim.fault("slow", "AB")
+    path = sim.network.paths["A", "B"]
+    for ms in range(500, 3_001, 500):  # slower and slower: the link never seems silent
+        path.low = path.high = ms
+        sim.run_for(seconds=0.6)
+    asked = questions_of(sim, "B")
+    until = sim.now + 60_000
+    while questions_of(sim, "B") == asked and sim.now < until:
+        sim.run_for(seconds=0.001)
+    assert questions_of(sim, "B") > asked
+    sim.run_for(seconds=0.02)
+    taken, token = sim.take(at="A", lease_ms=60_000, timeout_ms=500)
+    assert taken == job
+    sim.run_for(seconds=0.05)
+    sim.crash("C")
+    again = sim.wait_for_job(at="B")
+    sim.run_for(seconds=20)
+    assert again == [], "queued by leave of an old answer, while a worker of A has the job"
+    assert sim.under("ack", job, token, at="A") == "1"
+    sim.end_fault(slow)
+    sim.restart("C")
+    end_well(sim, job)
+
+
+def questions_of(sim: Cluster, name: str) -> int:
+    """How often the node has asked the other holders of a job whether it may queue it."""
+    return int(node_of(sim, name).counters.get("willqueue", 0))

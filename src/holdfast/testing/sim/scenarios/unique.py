@@ -244,12 +244,16 @@ def a_lease_that_ends_after_a_handover_is_counted(new: New) -> None:
 
 @catches("passed-on-uncounted")
 def a_lease_that_ends_while_there_is_no_home_is_counted(new: New) -> None:
-    """A is killed once more before the lease ends at B, which becomes the home again later."""
+    """A loses power before the lease ends at B, and C is slow to say that it does not hear A either."""
     sim = new(nodes="ABC", seed=333)
     job = hand_over_while_out(sim)
     again = [sim.wait_for_job(at=name) for name in "BC"]
-    sim.run_for(seconds=3)
-    sim.crash("A")
+    sim.run_for(seconds=1)
+    sim.crash("A", "power")
+    sim.run_for(seconds=1.8)
+    late = sim.hold("C", "B")
+    sim.run_for(seconds=1.5)
+    sim.end_fault(late)
     sim.run_for(seconds=30)
     assert again == [[], []], "handed out more often than it may fail"
     assert sim.list_dead(at="B") == [job]
