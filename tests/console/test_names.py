@@ -84,7 +84,9 @@ def test_every_name_leads_to_its_own_page_and_jobs(opened: Opener, queue: holdfa
 
 def test_a_chart_of_one_minute_shows_some_minutes_and_not_years(opened: Opener) -> None:
     page = opened("/console/history?queue=big")
-    page.wait_for_function("window.holdfastCharts && holdfastCharts.length === 3 && holdfastCharts[0].data[0].length")
+    page.wait_for_function(
+        "() => window.holdfastCharts && holdfastCharts.length === 3 && holdfastCharts[0].data[0].length"
+    )
     page.evaluate("holdfastCharts[0].show([[1767268800], [7], [3]])")
-    page.wait_for_function("holdfastCharts[0].plot.scales.x.max")
+    page.wait_for_function("() => holdfastCharts[0].plot.scales.x.max")
     assert page.evaluate("[holdfastCharts[0].plot.scales.x].map(({min, max}) => max - min)") == [1200]
