@@ -52,7 +52,7 @@ def test_threads_share_connections_and_get_their_own_answers(stub: Stub) -> None
         numbers = range(400)
         answers = list(threads.map(lambda n: pool.call(["SHOW", n]), numbers))
     assert answers == [b"%d" % n for n in numbers]
-    assert stub.connections == 1
+    assert stub.connections <= 2, "eight threads share one, and where an answer is late a second one"
     pool.close()
 
 
