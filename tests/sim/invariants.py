@@ -107,6 +107,7 @@ def check_sessions(node: Node) -> None:
 
 def check_memory(node: Node, jobs: list[Job]) -> None:
     used = sum(160 + 48 + len(job.body) + special_cost(job) for job in jobs) + 400 * node.registers.count
+    used += sum(wait.cost() for wait in node.results.waits.values())
     used += node.results.bytes + sum(cost(name, worker) for name, worker in node.workers.items())
     used += sum(GROUP_BYTES + len(name) for queue in node.queues.values() for name in queue.groups)
     used += sum(TAKEN_BYTES + 2 * len(key) for key in node.taken)
